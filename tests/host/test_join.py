@@ -1,0 +1,413 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Tests of scripts/join, refresh and series.
+
+Each test has a project of its own in a temporary directory: a copy of the
+scripts, two mails, the whole files that they bring, and a pristine "kernel" of
+a few files, given by LINUX_SRC.  Nothing outside that directory is touched and
+no userland is needed: joining is git alone.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import textwrap
+import unittest
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / 'scripts'
+
+# Twenty lines, so that an edit at one end does not see the other end.
+LINES = [f'int line_{n};' for n in range(1, 21)]
+
+EDIT = '''\
+Subject: a: Make line two long
+SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+
+An int is too short for it.
+---
+
+diff --git a/drivers/a.c b/drivers/a.c
+--- a/drivers/a.c
++++ b/drivers/a.c
+@@ -1,5 +1,5 @@
+ int line_1;
+-int line_2;
++long line_2;
+ int line_3;
+ int line_4;
+ int line_5;
+'''
+
+BRING = '''\
+Subject: new: Add a driver
+SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+Brings: drivers/new/new.c
+Brings: drivers/new/run
+
+There was none.
+
+It does nothing yet.
+---
+
+diff --git a/Makefile b/Makefile
+--- a/Makefile
++++ b/Makefile
+@@ -1 +1,2 @@
+ obj-y += a.o
++obj-y += new/new.o
+'''
+
+COVER = '''\
+<!-- SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB -->
+# Drivers that do nothing
+
+The reason is told here.
+'''
+
+
+class JoinTest(unittest.TestCase):
+
+    def setUp(self):
+        tmp = tempfile.TemporaryDirectory(prefix='mrfd-join-')
+        self.addCleanup(tmp.cleanup)
+        self.dir = pathlib.Path(tmp.name)
+        self.upstream = self.dir / 'upstream'
+        self.project = self.dir / 'project'
+        self.tree = self.project / 'build/linux'
+        self.env = {
+            'PATH': os.environ['PATH'], 'HOME': str(self.dir),
+            'XDG_CACHE_HOME': str(self.dir / 'cache'), 'LINUX_SRC': str(self.upstream),
+            'TMPDIR': str(self.dir),
+        }
+        # As in the kernel: dot files and objects are ignored, some are tracked.
+        self.write(self.upstream, {
+            'Makefile': 'obj-y += a.o\n',
+            'drivers/a.c': '\n'.join(LINES) + '\n',
+            'drivers/b.c': 'int b;',
+            'drivers/firmware.o': '\0\1\2\r\n',
+            '.gitignore': '.*\n!.gitignore\n*.o\n',
+            '.config.tracked': 'y\n',
+        })
+        os.symlink('a.c', self.upstream / 'drivers/link.c')
+        self.write(self.project, {
+            '.gitignore': '/build/\n',
+            'kernel/drivers/new/new.c': '/* new */\nint new;\n',
+            'kernel/drivers/new/run': '#!/bin/sh\n',
+            'kernel/configs/base.config': 'CONFIG_A=y\n',
+            'patches/linux-6.12/0001-a-Make-line-two-long.patch': EDIT,
+            'patches/linux-6.12/0002-new-Add-a-driver.patch': BRING,
+            'patches/linux-6.12/cover.md': COVER,
+        })
+        (self.project / 'kernel/drivers/new/run').chmod(0o755)
+        (self.project / 'scripts').mkdir()
+        for script in ('lib.sh', 'sources', 'join', 'refresh', 'series'):
+            shutil.copy2(SCRIPTS / script, self.project / 'scripts')
+        self.git(self.project, 'init', '-q')
+
+    @staticmethod
+    def write(root, files):
+        for name, text in files.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def run_in(self, cwd, *command):
+        return subprocess.run(command, cwd=cwd, env=self.env, text=True, check=False,
+                              stdin=subprocess.DEVNULL, capture_output=True)
+
+    def git(self, where, *command):
+        done = self.run_in(where, 'git', '-c', 'user.name=Tester',
+                           '-c', 'user.email=tester@example.org', *command)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip()
+
+    def script(self, name, *arguments, cwd=None):
+        return self.run_in(cwd or self.project, self.project / 'scripts' / name, *arguments)
+
+    def join(self, cwd=None):
+        done = self.script('join', 'linux', cwd=cwd)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.strip(), str(self.tree.resolve()))
+
+    def join_fails(self, cwd=None):
+        done = self.script('join', 'linux', cwd=cwd)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        return done.stderr
+
+    def change_times(self):
+        return {p.relative_to(self.tree): p.lstat().st_mtime_ns
+                for p in self.tree.rglob('*')
+                if '.git' not in p.relative_to(self.tree).parts and not p.is_dir()}
+
+    def sources(self):
+        return {p.relative_to(self.project): (p.stat().st_mode, p.read_bytes())
+                for side in ('patches', 'kernel')
+                for p in (self.project / side).rglob('*') if p.is_file()}
+
+    # What join makes
+
+    def test_one_commit_for_each_mail_in_order(self):
+        self.join()
+        self.assertEqual(
+            self.git(self.tree, 'log', '--reverse', '--format=%s', 'base..mrfd').splitlines(),
+            ['a: Make line two long', 'new: Add a driver'])
+        self.assertEqual(self.git(self.tree, 'log', '-1', '--format=%b'),
+                         'There was none.\n\nIt does nothing yet.')
+        self.assertEqual(
+            self.git(self.tree, 'show', '--format=', '--name-only', 'mrfd').splitlines(),
+            ['Makefile', 'drivers/new/new.c', 'drivers/new/run'])
+
+    def test_the_base_is_all_of_the_upstream_tree(self):
+        self.join()
+        self.git(self.tree, 'checkout', '-q', 'base')
+        self.assertEqual(self.run_in(self.dir, 'diff', '-r', '--no-dereference', '-x', '.git',
+                                     self.upstream, self.tree).stdout, '')
+
+    def test_whole_files_arrive_with_their_mode(self):
+        self.join()
+        self.assertEqual((self.tree / 'drivers/new/new.c').read_text(), '/* new */\nint new;\n')
+        self.assertTrue(os.access(self.tree / 'drivers/new/run', os.X_OK))
+        self.assertFalse(os.access(self.tree / 'drivers/new/new.c', os.X_OK))
+        self.assertFalse((self.tree / 'configs').exists())
+
+    def test_the_same_input_gives_the_same_commits(self):
+        self.join()
+        first = self.git(self.tree, 'rev-parse', 'mrfd')
+        shutil.rmtree(self.project / 'build')
+        self.join()
+        self.assertEqual(self.git(self.tree, 'rev-parse', 'mrfd'), first)
+
+    # What join leaves alone
+
+    def test_a_second_join_touches_nothing(self):
+        self.join()
+        before = self.change_times()
+        self.join()
+        self.assertEqual(self.change_times(), before)
+
+    def test_an_edit_of_a_whole_file_touches_that_file_only(self):
+        self.join()
+        before = self.change_times()
+        self.write(self.project, {'kernel/drivers/new/new.c': 'long new;\n'})
+        self.join()
+        after = self.change_times()
+        changed = [str(p) for p in after if after[p] != before.get(p)]
+        self.assertEqual(changed, ['drivers/new/new.c'])
+        self.assertEqual((self.tree / 'drivers/new/new.c').read_text(), 'long new;\n')
+
+    def test_a_removed_mail_and_its_file_go_from_the_tree(self):
+        self.join()
+        (self.project / 'patches/linux-6.12/0002-new-Add-a-driver.patch').unlink()
+        shutil.rmtree(self.project / 'kernel/drivers')
+        self.join()
+        self.assertFalse((self.tree / 'drivers/new').exists())
+        self.assertEqual((self.tree / 'Makefile').read_text(), 'obj-y += a.o\n')
+
+    def test_edits_in_the_tree_are_kept(self):
+        self.join()
+        self.write(self.tree, {'drivers/b.c': 'int mine;\n'})
+        self.write(self.project, {'kernel/drivers/new/new.c': 'long new;\n'})
+        said = self.join_fails()
+        self.assertIn('drivers/b.c', said)
+        self.assertIn('would be lost', said)
+        self.assertEqual((self.tree / 'drivers/b.c').read_text(), 'int mine;\n')
+
+    def test_commits_in_the_tree_are_kept(self):
+        self.join()
+        self.write(self.tree, {'drivers/b.c': 'int mine;\n'})
+        self.git(self.tree, 'commit', '-q', '-am', 'b: Mine')
+        mine = self.git(self.tree, 'rev-parse', 'HEAD')
+        self.write(self.project, {'kernel/drivers/new/new.c': 'long new;\n'})
+        self.assertIn('scripts/refresh', self.join_fails())
+        self.assertEqual(self.git(self.tree, 'rev-parse', 'HEAD'), mine)
+
+    def test_files_of_a_build_in_the_tree_are_kept(self):
+        self.join()
+        self.write(self.tree, {'drivers/a.o': 'object', 'notes.txt': 'mine'})
+        self.write(self.project, {'kernel/drivers/new/new.c': 'long new;\n'})
+        self.join()
+        self.assertEqual((self.tree / 'drivers/a.o').read_text(), 'object')
+        self.assertEqual((self.tree / 'notes.txt').read_text(), 'mine')
+
+    # How join stops
+
+    def test_a_mail_that_does_not_apply_is_shown_with_its_hunk(self):
+        self.write(self.upstream, {
+            'drivers/a.c': '\n'.join(['short line_2;' if n == 1 else line
+                                      for n, line in enumerate(LINES)]) + '\n'})
+        for cwd in (self.project, self.project / 'scripts'):
+            with self.subTest(cwd=cwd):
+                said = self.join_fails(cwd)
+                self.assertIn('0001-a-Make-line-two-long.patch', said)
+                self.assertIn('drivers/a.c', said)
+                self.assertIn('+long line_2;', said)
+
+    def test_a_mail_for_a_file_that_is_gone_names_the_file(self):
+        (self.upstream / 'drivers/a.c').unlink()
+        (self.upstream / 'drivers/link.c').unlink()
+        said = self.join_fails()
+        self.assertIn('0001-a-Make-line-two-long.patch', said)
+        self.assertIn('drivers/a.c: not in the source', said)
+
+    def test_a_later_mail_that_does_not_apply_is_the_one_named(self):
+        self.write(self.upstream, {'Makefile': 'obj-m += a.o\n'})
+        said = self.join_fails()
+        self.assertIn('0002-new-Add-a-driver.patch', said)
+        self.assertNotIn('0001-', said)
+
+    def test_after_a_mail_is_mended_join_goes_on(self):
+        good = (self.upstream / 'Makefile').read_text()
+        self.write(self.upstream, {'Makefile': 'obj-m += a.o\n'})
+        self.join_fails()
+        self.write(self.upstream, {'Makefile': good})
+        self.join()
+        self.assertEqual(len(self.change_times()), 9)
+
+    def test_a_whole_file_that_no_mail_brings_is_named(self):
+        self.write(self.project, {'kernel/drivers/new/orphan.c': '\n'})
+        self.assertIn('drivers/new/orphan.c', self.join_fails())
+
+    def test_a_brought_file_that_is_missing_is_named(self):
+        (self.project / 'kernel/drivers/new/new.c').unlink()
+        self.assertIn('drivers/new/new.c', self.join_fails())
+
+    # Interruption
+
+    def test_a_checkout_that_was_cut_short_is_finished(self):
+        self.join()
+        self.write(self.project, {'kernel/drivers/new/new.c': 'long new;\n'})
+        # As a kill in the middle of git checkout leaves it.
+        self.write(self.tree, {'.git/mrfd-checkout': '', '.git/index.lock': '',
+                               'drivers/a.c': 'half of it', 'Makefile': ''})
+        self.join()
+        self.assertEqual(self.git(self.tree, 'status', '--porcelain'), '')
+        self.assertEqual((self.tree / 'drivers/new/new.c').read_text(), 'long new;\n')
+        self.assertFalse((self.tree / '.git/mrfd-checkout').exists())
+
+    def test_a_first_checkout_that_was_cut_short_is_finished(self):
+        self.join()
+        whole = set(self.change_times())
+        for name in ('HEAD', 'index', 'mrfd-key', 'mrfd-head'):
+            (self.tree / '.git' / name).unlink()
+        self.write(self.tree, {'.git/HEAD': 'ref: refs/heads/master\n',
+                               '.git/mrfd-checkout': '', '.git/index.lock': ''})
+        (self.tree / 'drivers/b.c').unlink()
+        self.join()
+        self.assertEqual(set(self.change_times()), whole)
+        self.assertEqual(self.git(self.tree, 'status', '--porcelain'), '')
+
+    # The way back, and out
+
+    def test_refresh_of_a_join_gives_the_same_sources(self):
+        before = self.sources()
+        self.join()
+        done = self.script('refresh', 'linux')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.sources(), before)
+
+    def test_refresh_takes_a_new_commit(self):
+        self.join()
+        self.write(self.tree, {'drivers/b.c': 'int c;\n', 'drivers/c.c': 'int c;\n'})
+        self.git(self.tree, 'add', '-f', 'drivers/b.c', 'drivers/c.c')
+        self.git(self.tree, 'commit', '-q', '-m', 'c: Add it', '-m', 'For b.')
+        head = self.git(self.tree, 'rev-parse', 'HEAD^{tree}')
+        self.assertEqual(self.script('refresh', 'linux').returncode, 0)
+        mail = (self.project / 'patches/linux-6.12/0003-c-Add-it.patch').read_text()
+        self.assertIn('Brings: drivers/c.c', mail)
+        # Joining goes on from there, even with a further edit before it.
+        self.write(self.project, {'kernel/drivers/c.c': 'long c;\n'})
+        self.join()
+        self.assertEqual((self.tree / 'drivers/c.c').read_text(), 'long c;\n')
+        self.write(self.project, {'kernel/drivers/c.c': 'int c;\n'})
+        self.join()
+        self.assertEqual(self.git(self.tree, 'rev-parse', 'mrfd^{tree}'), head)
+
+    def test_refresh_does_not_drop_edits_that_were_not_joined(self):
+        self.join()
+        self.write(self.project, {'kernel/drivers/new/new.c': 'long new;\n'})
+        before = self.sources()
+        done = self.script('refresh', 'linux')
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn('scripts/join', done.stderr)
+        self.assertEqual(self.sources(), before)
+
+    def test_refresh_stops_at_edits_that_are_not_committed(self):
+        self.join()
+        before = self.sources()
+        self.write(self.tree, {'drivers/b.c': 'int mine;\n'})
+        done = self.script('refresh', 'linux')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('not committed', done.stderr)
+        self.assertEqual(self.sources(), before)
+
+    def test_git_am_of_the_series_gives_the_joined_tree(self):
+        done = self.script('series', '--signoff', 'Jörg Tester <joerg@example.org>', 'linux')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        mails = sorted((self.project / 'build/series/linux').glob('*.patch'))
+        self.assertEqual([m.name for m in mails], [
+            '0000-cover-letter.patch', '0001-a-Make-line-two-long.patch',
+            '0002-new-Add-a-driver.patch'])
+        pristine = self.dir / 'pristine'
+        shutil.copytree(self.upstream, pristine, symlinks=True)
+        self.git(pristine, 'init', '-q')
+        self.git(pristine, 'add', '-A', '-f')
+        self.git(pristine, 'commit', '-q', '-m', 'base')
+        self.git(pristine, 'am', '-q', *mails[1:])
+        self.assertEqual(self.git(pristine, 'rev-parse', 'HEAD^{tree}'),
+                         self.git(self.tree, 'rev-parse', 'mrfd^{tree}'))
+        self.assertEqual(self.git(pristine, 'log', '-2', '--format=%an <%ae>').splitlines(),
+                         ['Jörg Tester <joerg@example.org>'] * 2)
+        self.assertEqual(self.git(pristine, 'log', '-1', '--format=%B'), textwrap.dedent('''\
+            new: Add a driver
+
+            There was none.
+
+            It does nothing yet.
+
+            Signed-off-by: Jörg Tester <joerg@example.org>'''))
+
+    def test_the_cover_letter_has_its_text_and_the_diffstat(self):
+        self.script('series', '--signoff', 'A Tester <a@example.org>', 'linux')
+        letter = (self.project / 'build/series/linux/0000-cover-letter.patch').read_text()
+        self.assertIn('From: A Tester <a@example.org>\n', letter)
+        self.assertIn('Subject: [PATCH 0/2] Drivers that do nothing\n', letter)
+        self.assertIn('\nThe reason is told here.\n', letter)
+        self.assertIn('4 files changed', letter)
+        self.assertNotIn('***', letter)
+        self.assertNotIn('SPDX', letter)
+        self.assertNotIn(str(self.dir), letter)
+
+    def test_a_series_without_signoff_says_so(self):
+        done = self.script('series', 'linux')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('SIGNOFF=', done.stderr)
+        mail = (self.project / 'build/series/linux/0001-a-Make-line-two-long.patch').read_text()
+        self.assertIn('From: mrfd <mrfd@localhost>\n', mail)
+        self.assertNotIn('Signed-off-by', mail)
+
+    def test_a_series_is_made_anew_and_alike(self):
+        def read():
+            return {p.name: p.read_text() for p in (self.project / 'build/series/linux').iterdir()}
+        self.script('series', 'linux')
+        first = read()
+        self.write(self.project, {'build/series/linux/0009-stale.patch': ''})
+        self.script('series', 'linux')
+        self.assertEqual(read(), first)
+
+    def test_a_signoff_that_is_no_address_is_refused(self):
+        for wrong in ('A Tester', 'a@example.org', '<a@example.org>', 'A <a@b> <c@d>'):
+            with self.subTest(wrong=wrong):
+                done = self.script('series', '--signoff', wrong, 'linux')
+                self.assertEqual(done.returncode, 1)
+                self.assertIn('as in: --signoff', done.stderr)
+
+    def test_a_project_without_patches_is_said_and_passed_over(self):
+        done = self.script('series')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('rdma-core: no patches', done.stderr)
+        self.assertTrue((self.project / 'build/series/linux').is_dir())
+
+
+if __name__ == '__main__':
+    unittest.main()
