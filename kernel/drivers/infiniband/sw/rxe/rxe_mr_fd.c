@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Memory regions from file descriptors: rxe's part
+ *
+ * The core hands over a umem that is mapped for the CPU (struct ib_umem_vmap).
+ * rxe gives it keys, and here are the three ways in which a packet touches it:
+ * copy, atomic operation, atomic write.  Whoever calls them has checked the
+ * range and holds a reference on the MR, and dereg waits for that reference,
+ * so the mapping outlives the access.
+ *
+ * The memory may be I/O memory: plain loads and stores, memcpy() and struct
+ * page are not for it, the accessors of iosys_map are.
+ */
+
+#include <linux/iosys-map.h>
+#include <rdma/ib_umem_fd.h>
+
+#include "rxe.h"
+#include "rxe_loc.h"
+
+static struct iosys_map rxe_vmap_at(struct rxe_mr *mr, u64 iova)
+{
+	struct ib_umem_vmap *vmap = to_ib_umem_vmap(mr->umem);
+
+	return IOSYS_MAP_INIT_OFFSET(&vmap->map, vmap->umem.address +
+				     (iova - mr->ibmr.iova));
+}
+
+void rxe_vmap_copy(struct rxe_mr *mr, u64 iova, void *addr,
+		   unsigned int length, enum rxe_mr_copy_dir dir)
+{
+	struct iosys_map map = rxe_vmap_at(mr, iova);
+
+	if (dir == RXE_FROM_MR_OBJ) {
+		iosys_map_memcpy_from(addr, &map, 0, length);
+		return;
+	}
+
+	iosys_map_memcpy_to(&map, 0, addr, length);
+	if (map.is_iomem)
+		wmb(); /* may be write-combined; ACK must not overtake it */
+}
+
+/* Returns the old value. Caller holds rxe_atomic_ops_lock. */
+u64 rxe_vmap_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
+		       u64 swap_add)
+{
+	struct iosys_map map = rxe_vmap_at(mr, iova);
+	u64 value = iosys_map_rd(&map, 0, u64);
+
+	if (opcode != IB_OPCODE_RC_COMPARE_SWAP)
+		iosys_map_wr(&map, 0, u64, value + swap_add);
+	else if (value == compare)
+		iosys_map_wr(&map, 0, u64, swap_add);
+	if (map.is_iomem)
+		wmb();
+
+	return value;
+}
+
+void rxe_vmap_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
+{
+	struct iosys_map map = rxe_vmap_at(mr, iova);
+
+	wmb(); /* after all prior operations have completed, as in rxe_mr.c */
+	iosys_map_wr(&map, 0, u64, value);
+	if (map.is_iomem)
+		wmb();
+}
+
+/**
+ * rxe_reg_user_mr_fd - the op reg_user_mr_fd
+ * @ibpd: protection domain
+ * @umem: memory from ib_umem_get_fd(); owned by the MR on success
+ * @iova: address of the region's first byte
+ * @access: access flags, checked by the core
+ * @attrs: not used
+ *
+ * Return: the MR, or -EOPNOTSUPP for access that rxe does not do on such
+ * memory (on demand, flush), -ENOMEM, or -EINVAL when no MR is left.
+ */
+struct ib_mr *rxe_reg_user_mr_fd(struct ib_pd *ibpd, struct ib_umem *umem,
+				 u64 iova, int access,
+				 struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_dev *rxe = to_rdev(ibpd->device);
+	struct rxe_pd *pd = to_rpd(ibpd);
+	struct rxe_mr *mr;
+	int err;
+
+	if (access & ~RXE_ACCESS_SUPPORTED_MR_FD)
+		return ERR_PTR(-EOPNOTSUPP);
+
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	err = rxe_add_to_pool(&rxe->mr_pool, mr);
+	if (err) {
+		kfree(mr);
+		return ERR_PTR(err);
+	}
+
+	rxe_get(pd);
+	mr->ibmr.pd = ibpd;
+	mr->ibmr.device = ibpd->device;
+	mr->ibmr.iova = iova;
+	mr->ibmr.length = umem->length;
+	rxe_mr_init_vmap(access, umem, mr);
+
+	rxe_finalize(mr);
+	return &mr->ibmr;
+}
+
+/* The op reg_user_mr_dmabuf: the same, for users of ibv_reg_dmabuf_mr(). */
+struct ib_mr *rxe_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
+				     u64 length, u64 iova, int fd, int access,
+				     struct uverbs_attr_bundle *attrs)
+{
+	const struct ib_umem_fd_attr attr = {
+		.offset = offset,
+		.length = length,
+		.iova = iova,
+		.fd_type = IB_UVERBS_MR_FD_TYPE_DMABUF,
+		.fd = fd,
+		.access = access,
+	};
+	struct ib_umem *umem;
+	struct ib_mr *mr;
+
+	umem = ib_umem_get_fd(ibpd->device, &attr);
+	if (IS_ERR(umem))
+		return ERR_CAST(umem);
+
+	mr = rxe_reg_user_mr_fd(ibpd, umem, iova, access, attrs);
+	if (IS_ERR(mr))
+		ib_umem_release(umem);
+
+	return mr;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * User memory that is named by a file descriptor, see
+ * drivers/infiniband/core/umem_fd.c for the idea and the lifetime rules.
+ */
+
+#ifndef IB_UMEM_FD_H
+#define IB_UMEM_FD_H
+
+#include <linux/err.h>
+#include <linux/iosys-map.h>
+#include <rdma/ib_umem.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+
+struct dma_buf;
+
+/**
+ * struct ib_umem_fd_attr - what a user names when it registers memory by fd
+ * @offset: first byte of the region in the fd
+ * @length: bytes in the region
+ * @iova: address by which the region's first byte is used on the wire and in
+ *	work requests; equal to @offset modulo PAGE_SIZE
+ * @fd_type: enum ib_uverbs_mr_fd_type, not checked yet
+ * @fd: file descriptor in the calling process
+ * @access: enum ib_access_flags
+ */
+struct ib_umem_fd_attr {
+	u64 offset;
+	u64 length;
+	u64 iova;
+	u32 fd_type;
+	int fd;
+	unsigned int access;
+};
+
+/**
+ * struct ib_umem_vmap - a dma-buf that is imported for access by the CPU
+ * @umem: what drivers see; @umem.address is the region's offset in the dma-buf
+ * @dmabuf: the buffer, on which this holds a reference
+ * @map: where the CPU finds byte 0 of @dmabuf, in system or in I/O memory;
+ *	valid and constant from ib_umem_get_fd() to ib_umem_release()
+ */
+struct ib_umem_vmap {
+	struct ib_umem umem;
+	struct dma_buf *dmabuf;
+	struct iosys_map map;
+};
+
+static inline struct ib_umem_vmap *to_ib_umem_vmap(struct ib_umem *umem)
+{
+	return container_of(umem, struct ib_umem_vmap, umem);
+}
+
+#ifdef CONFIG_INFINIBAND_USER_MEM
+
+struct ib_umem *ib_umem_get_fd(struct ib_device *device,
+			       const struct ib_umem_fd_attr *attr);
+void ib_umem_vmap_release(struct ib_umem_vmap *vmap);
+
+#else /* CONFIG_INFINIBAND_USER_MEM */
+
+static inline struct ib_umem *
+ib_umem_get_fd(struct ib_device *device, const struct ib_umem_fd_attr *attr)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+static inline void ib_umem_vmap_release(struct ib_umem_vmap *vmap) { }
+
+#endif /* CONFIG_INFINIBAND_USER_MEM */
+#endif /* IB_UMEM_FD_H */
