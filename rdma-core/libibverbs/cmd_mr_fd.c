@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The command that registers memory by file descriptor, IBV_MR_TYPE_FD_MR.
+ *
+ * Such memory has no address in the process: nothing here, nor in dereg, may
+ * treat mr->addr as user pages. The kernel holds its own reference to what the
+ * file descriptor stands for, so the descriptor is needed for the call only.
+ */
+
+#include <infiniband/cmd_write.h>
+#include "ibverbs.h"
+
+int ibv_cmd_reg_mr_fd(struct ibv_pd *pd, uint64_t offset, size_t length,
+		      uint64_t iova, enum ibv_mr_fd_type fd_type, int fd,
+		      int access, struct verbs_mr *vmr,
+		      struct ibv_command_buffer *driver)
+{
+	DECLARE_FBCMD_BUFFER(cmdb, UVERBS_OBJECT_MR, UVERBS_METHOD_REG_MR_FD,
+			     10, driver);
+	struct ib_uverbs_attr *handle;
+	uint32_t lkey, rkey;
+	int ret;
+
+	/* fill_attr_in_fd() leaves -1 out, which the kernel calls EINVAL */
+	if (fd < 0) {
+		errno = EBADF;
+		return errno;
+	}
+
+	handle = fill_attr_out_obj(cmdb, UVERBS_ATTR_REG_MR_FD_HANDLE);
+	fill_attr_out_ptr(cmdb, UVERBS_ATTR_REG_MR_FD_RESP_LKEY, &lkey);
+	fill_attr_out_ptr(cmdb, UVERBS_ATTR_REG_MR_FD_RESP_RKEY, &rkey);
+
+	fill_attr_in_obj(cmdb, UVERBS_ATTR_REG_MR_FD_PD_HANDLE, pd->handle);
+	fill_attr_const_in(cmdb, UVERBS_ATTR_REG_MR_FD_TYPE, fd_type);
+	fill_attr_in_fd(cmdb, UVERBS_ATTR_REG_MR_FD_FD, fd);
+	fill_attr_in_uint64(cmdb, UVERBS_ATTR_REG_MR_FD_OFFSET, offset);
+	fill_attr_in_uint64(cmdb, UVERBS_ATTR_REG_MR_FD_LENGTH, length);
+	fill_attr_in_uint64(cmdb, UVERBS_ATTR_REG_MR_FD_IOVA, iova);
+	fill_attr_in_uint32(cmdb, UVERBS_ATTR_REG_MR_FD_ACCESS_FLAGS, access);
+
+	/* What a driver adds has no place in the write() command below */
+	if (driver)
+		fallback_require_ioctl(cmdb);
+
+	switch (execute_ioctl_fallback(pd->context, reg_mr_fd, cmdb, &ret)) {
+	case TRY_WRITE: {
+		struct ib_uverbs_reg_mr_fd_resp resp;
+		struct ibv_reg_mr_fd req;
+
+		req.core_payload = (struct ib_uverbs_reg_mr_fd){
+			.offset = offset,
+			.length = length,
+			.hca_va = iova,
+			.pd_handle = pd->handle,
+			.access_flags = access,
+			.fd_type = fd_type,
+			.fd = fd,
+		};
+		ret = execute_cmd_write(pd->context,
+					IB_USER_VERBS_CMD_REG_MR_FD, &req,
+					sizeof(req), &resp, sizeof(resp));
+		/*
+		 * A kernel too old for INVOKE_WRITE answers EINVAL or ENOSYS
+		 * to a command that it does not know.
+		 */
+		if (!VERBS_WRITE_ONLY &&
+		    !get_priv(pd->context)->use_ioctl_write &&
+		    (ret == EINVAL || ret == ENOSYS)) {
+			errno = EOPNOTSUPP;
+			ret = errno;
+		}
+		if (ret)
+			return ret;
+
+		vmr->ibv_mr.handle = resp.mr_handle;
+		lkey = resp.lkey;
+		rkey = resp.rkey;
+		break;
+	}
+
+	case SUCCESS:
+		vmr->ibv_mr.handle =
+			read_attr_obj(UVERBS_ATTR_REG_MR_FD_HANDLE, handle);
+		break;
+
+	default:
+		return ret;
+	}
+
+	vmr->ibv_mr.context = pd->context;
+	vmr->ibv_mr.lkey = lkey;
+	vmr->ibv_mr.rkey = rkey;
+	vmr->ibv_mr.pd = pd;
+	vmr->ibv_mr.addr = (void *)(uintptr_t)iova;
+	vmr->ibv_mr.length = length;
+	vmr->mr_type = IBV_MR_TYPE_FD_MR;
+	return 0;
+}
