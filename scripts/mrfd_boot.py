@@ -1,0 +1,483 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Run commands in guests: the machinery behind scripts/boot, for Python.
+
+    from mrfd_boot import Guest, run
+    result = run(["uname", "-r"])            # result.status, result.output
+    with Guest(["./draw"], devices=["bochs-display"]) as guest:
+        guest.wait_for(rb"^drawn$")          # a line of its output
+        guest.screendump("screen.png")
+        guest.send(b"go on\\n")               # with stdin=True
+    guest.status
+
+A guest is one QEMU process with four sockets: the kernel's console, the
+command's output, its exit status (see guest-init.c), and QEMU's monitor.  One
+thread for each guest starts QEMU, reads them all, keeps the time limit and sees
+QEMU out; because QEMU dies with the thread that started it, no guest outlives
+the program, however that ends.  Every socket is a socketpair that QEMU
+inherits: there is no name to collide, no path to be too long, nothing to clean
+up.  Guests of one network are joined in the same way.
+"""
+
+import contextlib
+import json
+import os
+import re
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import mrfd_console
+
+TOP = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+SCRIPTS = os.path.join(TOP, "scripts")
+BUILD = os.path.join(TOP, "build")
+CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "mrfd")
+
+TIMED_OUT, BROKEN, COMPLAINED = 124, 125, 70
+KERNELS = {"base": [], "debug": ["--debug"], "stock": ["--stock"]}
+DEVICES = {"virtio-gpu": "virtio-gpu-pci"}
+
+# What a slow emulated machine must not be blamed for; nothing is rate-limited.
+KERNEL_LINE = ("console=ttyS0 loglevel=8 panic=-1 printk.devkmsg=on random.trust_cpu=on "
+               "rcupdate.rcu_cpu_stall_timeout=60 sysctl.kernel.watchdog_thresh=30 "
+               "sysctl.kernel.hung_task_timeout_secs=60 kmemleak.verbose=1")
+
+
+class BootError(Exception):
+    """The guest could not be started; the text says why."""
+
+
+def tool(*command):
+    """The one line that a program of the kit prints."""
+    done = subprocess.run([os.path.join(SCRIPTS, command[0]), *command[1:]],
+                          stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise BootError(f"scripts/{' '.join(command)} failed")
+    return done.stdout.strip()
+
+
+def kernel_image(kernel="base"):
+    """The path of the kernel by that name, built if it must be."""
+    if kernel not in KERNELS:
+        raise BootError(f"no kernel {kernel!r}: it is {', '.join(KERNELS)}, or a path with a /")
+    return tool("kernel", *KERNELS[kernel])
+
+
+def init_program():
+    """The path of the guests' first process, compiled if it must be."""
+    source, program = os.path.join(SCRIPTS, "guest-init.c"), os.path.join(BUILD, "guest-init")
+    if not os.path.exists(program) or os.path.getmtime(program) < os.path.getmtime(source):
+        part = f"{program}.part.{os.getpid()}"
+        tool("enter", "gcc", "-O2", "-Wall", "-Wextra", "-static", "-o", part, source)
+        os.rename(part, program)
+    return program
+
+
+def initramfs(path, records):
+    """Write the archive that a guest starts from: /init and /config."""
+    with open(init_program(), "rb") as f:
+        init = f.read()
+    config = b"".join(os.fsencode(record) + b"\0" for record in records)
+    with open(path, "wb") as f:
+        for number, (name, mode, data) in enumerate(
+                [("init", 0o100755, init), ("config", 0o100600, config), ("TRAILER!!!", 0, b"")]):
+            fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)
+            head = b"070701" + b"".join(b"%08x" % n for n in fields) + name.encode() + b"\0"
+            f.write(head + b"\0" * (-len(head) % 4) + data + b"\0" * (-len(data) % 4))
+
+
+def kvm_works():
+    """Whether a guest runs under KVM here: tried once for each boot of the
+    host, because the device may be there and guests hang all the same."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    with open("/proc/sys/kernel/random/boot_id") as f:
+        key = f"{f.read().strip()} {os.path.basename(tool('rootfs', '--print'))}"
+    path = os.path.join(CACHE, "kvm")
+    try:
+        with open(path) as f:
+            known, answer = f.read().rsplit(" ", 1)
+        if known == key:
+            return answer == "yes"
+    except (OSError, ValueError):
+        pass
+    guest = Guest(["true"], name="kvm-probe", accel="kvm", timeout=10, cpus=1)
+    works = guest.run().status == 0
+    with open(f"{path}.part.{os.getpid()}", "w") as f:
+        f.write(f"{key} {'yes' if works else 'no'}")
+    os.rename(f.name, path)
+    if not works:
+        print("boot: /dev/kvm is there but a guest does not run with it; guests are emulated"
+              f" until the host is booted again (MRFD_ACCEL=kvm or rm {path} to retry)",
+              file=sys.stderr)
+    return works
+
+
+def accelerator():
+    """kvm or tcg."""
+    choice = os.environ.get("MRFD_ACCEL") or ("kvm" if kvm_works() else "tcg")
+    if choice not in ("kvm", "tcg"):
+        raise BootError(f"MRFD_ACCEL={choice}: it must be kvm or tcg")
+    return choice
+
+
+def log_directory(name):
+    """A new directory under build/run; the oldest of many are removed."""
+    runs = os.path.join(BUILD, "run")
+    os.makedirs(runs, exist_ok=True)
+    old = sorted((e for e in os.scandir(runs) if e.is_dir()), key=lambda e: e.stat().st_mtime)
+    for entry in old[:-50]:
+        shutil.rmtree(entry.path, ignore_errors=True)
+    stamp = time.strftime("%m%d-%H%M%S")
+    return tempfile.mkdtemp(prefix=f"{name}-{stamp}-", dir=runs)
+
+
+class Monitor:
+    """QEMU's monitor (QMP) on a connected socket."""
+
+    def __init__(self, sock):
+        self.file = sock.makefile("rwb")
+        self.lock = threading.Lock()
+        self.ready = False
+
+    def command(self, name, **arguments):
+        """Run one command; its result, or BootError with QEMU's words."""
+        with self.lock:
+            if not self.ready:
+                self.file.readline()  # the greeting
+                self.ready = True
+                self._exchange("qmp_capabilities", {})
+            return self._exchange(name, arguments)
+
+    def _exchange(self, name, arguments):
+        try:
+            self.file.write(json.dumps({"execute": name, "arguments": arguments}).encode() + b"\n")
+            self.file.flush()
+            for line in self.file:
+                answer = json.loads(line)
+                if "error" in answer:
+                    raise BootError(f"{name}: {answer['error']['desc']}")
+                if "return" in answer:
+                    return answer["return"]
+        except OSError:
+            pass
+        raise BootError(f"{name}: the guest is gone")
+
+
+class Guest:
+    """One command in one virtual machine.
+
+    command   list of words
+    kernel    base, debug, stock, or the path of a bzImage
+    devices   what QEMU's -device takes; bus=portN makes a port to unplug from
+    links     network: a list of connected sockets (see network())
+    setup     words put before the command in the guest
+    output    called with each piece of output, as it comes
+    stdin     whether send() is the command's standard input
+    tty       (rows, columns): the command has a terminal; send() types
+    allow     regular expressions for head lines of expected reports
+    qemu      further words for QEMU; fds: file descriptors that it inherits
+
+    Afterwards: status (see scripts/boot --help), output, reports, console (the
+    text), ready (seconds from exec to the command), why (a line, if BROKEN).
+    """
+
+    def __init__(self, command, *, name="guest", kernel="base", memory="1G", cpus=2,
+                 devices=(), append="", env=None, timeout=600, log_dir=None, links=(),
+                 mac=0, setup=(), output=None, stdin=False, tty=None, allow=(), icount=False,
+                 accel=None, qemu=(), fds=()):
+        self.command, self.name, self.kernel = list(command), name, kernel
+        self.memory, self.cpus, self.devices, self.append = memory, cpus, list(devices), append
+        self.env, self.timeout, self.links, self.mac = dict(env or {}), timeout, list(links), mac
+        self.setup, self.on_output, self.stdin, self.tty = list(setup), output, stdin, tty
+        self.allow, self.icount, self.accel = list(allow), icount, accel
+        self.qemu, self.fds = list(qemu), list(fds)
+        self.log_dir = log_dir
+        self.status, self.reports, self.ready, self.why = None, [], None, None
+        self._output, self.console, self._process = bytearray(), "", None
+        self._ended, self._stop, self._spawned = threading.Event(), False, threading.Event()
+        self._news = threading.Condition()
+        self._thread = self._error = None
+
+    # What the user of a guest calls
+
+    @property
+    def output(self):
+        """What the command has written so far."""
+        with self._news:
+            return bytes(self._output)
+
+    def start(self):
+        """Start it; returns when QEMU runs."""
+        image = self.kernel if "/" in self.kernel else kernel_image(self.kernel)
+        self.accel = self.accel or accelerator()
+        if self.log_dir is None:
+            self.log_dir = log_directory(self.name)
+        os.makedirs(self.log_dir, exist_ok=True)
+        initrd = os.path.join(self.log_dir, "initramfs")
+        initramfs(initrd, self._records())
+        self._ends, theirs = {}, {}
+        for channel in ("console", "out", "status", "qmp"):
+            self._ends[channel], theirs[channel] = socket.socketpair()
+        words = self._qemu_words(image, initrd, {c: s.fileno() for c, s in theirs.items()})
+        self.monitor = Monitor(self._ends["qmp"])
+        fds = [s.fileno() for s in (*theirs.values(), *self.links)] + self.fds
+        self._thread = threading.Thread(target=self._attend, daemon=True,
+                                        args=(words, fds, theirs.values()))
+        self._thread.start()
+        self._spawned.wait()
+        if self._error:
+            raise self._error
+        return self
+
+    def wait(self, timeout=None):
+        """Wait until it has ended (at most timeout seconds: then False)."""
+        if not self._ended.wait(timeout):
+            return False
+        self._thread.join()
+        return True
+
+    def run(self):
+        """start() and wait(); returns self."""
+        self.start()
+        try:
+            self.wait()
+        finally:
+            self.stop()
+        return self
+
+    def stop(self):
+        """End it now, if it runs."""
+        self._stop = True
+        if self._thread:
+            if self._process:
+                self._process.kill()
+            self.wait()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            self.wait()
+        self.stop()
+
+    def send(self, data):
+        """Give the command input (stdin=True), or type on its terminal."""
+        self._ends["out"].sendall(data)
+
+    def wait_for(self, pattern, timeout=60, start=0):
+        """Wait for output that matches (bytes, lines: ^ and $); the match.
+        BootError if the guest ends or the time passes without it."""
+        wanted = re.compile(pattern, re.MULTILINE)
+        deadline = time.monotonic() + timeout
+        with self._news:
+            while True:
+                match = wanted.search(bytes(self._output), start)
+                if match:
+                    return match
+                left = deadline - time.monotonic()
+                if self._ended.is_set() or left <= 0:
+                    raise BootError(f"{self.name}: no {pattern!r} in its output "
+                                    + ("before it ended" if left > 0 else f"in {timeout} s"))
+                self._news.wait(min(left, 1))
+
+    def screendump(self, path, device=None):
+        """Write what a display shows into a PNG file."""
+        raw = os.path.join(self.log_dir, "screen.png")
+        which = {"device": device} if device else {}
+        self.monitor.command("screendump", filename=raw, format="png", **which)
+        shutil.move(raw, path)
+
+    def device_del(self, name):
+        """Ask for the removal of the device with that id (on a bus=portN)."""
+        self.monitor.command("device_del", id=name)
+
+    # How it is made
+
+    def _records(self):
+        inside = os.path.commonpath([TOP, os.path.realpath(os.getcwd())]) == TOP
+        env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+               "HOME": "/root", "LC_ALL": "C.UTF-8", "TERM": os.environ.get("TERM", "dumb"),
+               "PYTHONDONTWRITEBYTECODE": "1", **self.env}
+        yield f"dir={TOP}"
+        yield f"cwd={os.path.realpath(os.getcwd()) if inside else TOP}"
+        yield f"host={self.name}"
+        if self.tty:
+            yield "tty=%d %d" % tuple(self.tty)
+        if self.stdin:
+            yield "stdin=1"
+        for item in env.items():
+            yield "env=%s=%s" % item
+        for word in self.setup + self.command:
+            yield b"arg=" + os.fsencode(word)
+
+    def _qemu_words(self, image, initrd, fd):
+        def quoted(path):
+            return path.replace(",", ",,")
+
+        def share(tag, path):
+            return ["-fsdev", f"local,id={tag},path={quoted(path)},security_model=none,"
+                    "readonly=on,multidevs=remap",
+                    "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
+
+        accel = {"kvm": ["-accel", "kvm"], "tcg": ["-accel", "tcg,thread=multi"]}[self.accel]
+        if self.icount:
+            accel = ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]
+        words = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
+                 "-vga", "none", "-no-reboot", *accel, "-cpu", "max", "-smp", str(self.cpus),
+                 "-object", f"memory-backend-memfd,id=ram,size={self.memory},share=on",
+                 "-machine", "q35,memory-backend=ram", "-m", self.memory,
+                 "-kernel", image, "-initrd", initrd, "-append", f"{KERNEL_LINE} {self.append}"]
+        for channel, number in fd.items():
+            words += ["-chardev", f"socket,id={channel},fd={number}"]
+        words += ["-qmp", "chardev:qmp", "-serial", "chardev:console",
+                  # first of the virtio devices: guest-init knows the names of its ports
+                  "-device", "virtio-serial-pci", "-device", "virtio-rng-pci",
+                  "-device", "virtserialport,nr=1,chardev=status", "-device",
+                  f"{'virtconsole' if self.tty else 'virtserialport'},nr=2,chardev=out"]
+        words += share("root", tool("rootfs")) + share("project", TOP)
+        words += self._network_words()
+        devices = [DEVICES.get(d, d) for d in self.devices]
+        ports = re.findall(r"""bus["':= ]+(port\d+)""", " ".join(devices))
+        for number, port in enumerate(dict.fromkeys(ports)):
+            words += ["-device", f"pcie-root-port,id={port},chassis={number + 1},slot={number + 1}"]
+        for device in devices:
+            words += ["-device", device]
+        return words + self.qemu
+
+    def _network_words(self):
+        if not self.links:
+            return []
+        streams = [f"stream,addr.type=fd,addr.str={s.fileno()}" for s in self.links]
+        words = ["-device", f"virtio-net-pci,netdev=net,mac=52:54:00:00:00:{self.mac + 1:02x},"
+                 "host_mtu=4200"]
+        if len(streams) == 1:
+            return ["-netdev", f"{streams[0]},id=net"] + words
+        words = ["-netdev", "hubport,id=net,hubid=0"] + words
+        for number, stream in enumerate(streams):
+            words = ["-netdev", f"{stream},id=link{number}", "-netdev",
+                     f"hubport,id=hub{number},hubid=0,netdev=link{number}"] + words
+        return words
+
+    # The guest's thread
+
+    def _attend(self, words, fds, theirs):
+        try:
+            began = time.monotonic()
+            with open(os.path.join(self.log_dir, "qemu.log"), "wb") as log:
+                self._process = subprocess.Popen(
+                    [os.path.join(SCRIPTS, "enter"), *words], stdin=subprocess.DEVNULL,
+                    stdout=log, stderr=log, pass_fds=fds, start_new_session=True)
+            for sock in (*theirs, *self.links):
+                sock.close()
+            self._spawned.set()
+            self._read_until_gone(began)
+            self._conclude()
+        except Exception as error:  # whoever waits must not wait for ever
+            self._error, self.status, self.why = error, BROKEN, str(error)
+            if self._process:
+                self._process.kill()
+                self._process.wait()
+        finally:
+            self._spawned.set()
+            for sock in self._ends.values():
+                sock.close()
+            with contextlib.suppress(OSError):
+                os.remove(os.path.join(self.log_dir, "initramfs"))
+            with self._news:
+                self._ended.set()
+                self._news.notify_all()
+
+    def _read_until_gone(self, began):
+        deadline, self._exit, timed_out = began + self.timeout, b"", False
+        questions = iter("wl")  # which tasks block? what does each CPU do?
+        console = open(os.path.join(self.log_dir, "console.log"), "wb", buffering=0)
+        text = bytearray()
+        selector = selectors.DefaultSelector()
+        for channel in ("console", "out", "status"):
+            selector.register(self._ends[channel], selectors.EVENT_READ, channel)
+        while selector.get_map():
+            if time.monotonic() > deadline:
+                timed_out = timed_out or not self._stop
+                key = next(questions, None)
+                if key is None or self._stop:
+                    self._process.kill()
+                else:
+                    self._sysrq(key)
+                deadline = time.monotonic() + 2
+            for key, _ in selector.select(1):
+                try:
+                    data = key.fileobj.recv(1 << 16)
+                except ConnectionResetError:
+                    data = b""
+                if not data:
+                    selector.unregister(key.fileobj)
+                elif key.data == "console":
+                    console.write(data)
+                    text += data
+                elif key.data == "out":
+                    self._take(data)
+                else:
+                    self._exit += data
+                    if b"ready" in data:
+                        self.ready = time.monotonic() - began
+                    if re.search(rb"^(exit|signal|error)", self._exit, re.MULTILINE):
+                        deadline = time.monotonic() + 15  # to power off
+        self._process.wait()
+        self._timed_out = timed_out
+        console.close()
+        self.console = text.decode(errors="replace")
+
+    def _take(self, data):
+        with self._news:
+            self._output += data
+            self._news.notify_all()
+        if self.on_output:
+            self.on_output(data)
+
+    def _sysrq(self, key):
+        try:
+            self.monitor.command("chardev-send-break", id="console")
+            self._ends["console"].sendall(key.encode())
+        except (BootError, OSError):
+            pass
+
+    def _conclude(self):
+        self.reports = mrfd_console.reports(self.console, self.allow)
+        said = re.search(rb"^(exit|signal|error) (.*)$", self._exit, re.MULTILINE)
+        if self._timed_out:
+            self.status = TIMED_OUT
+            self.why = "did not power off" if said else f"still running after {self.timeout} s"
+        elif self._stop and not said:
+            self.status, self.why = 128 + signal.SIGTERM, "stopped"
+        elif not said or said[1] == b"error":
+            self.status = BROKEN
+            self.why = said[2].decode() if said else "ended without an exit status"
+            if "Kernel panic" in self.console:
+                self.why = "the kernel panicked"
+            elif not self.console:
+                with open(os.path.join(self.log_dir, "qemu.log")) as f:
+                    self.why = f"QEMU did not start it: {f.read().strip()}"
+        else:
+            self.status = int(said[2]) + (128 if said[1] == b"signal" else 0)
+            if self.status == 0 and self.reports:
+                self.status = COMPLAINED
+
+
+def network(count):
+    """Links that put count guests on one Ethernet: a list of sockets for each.
+    The first guest holds the hub."""
+    pairs = [socket.socketpair() for _ in range(count - 1)]
+    return [[a for a, _ in pairs]] + [[b] for _, b in pairs]
+
+
+def run(command, **options):
+    """Run one command in a guest to its end; the Guest."""
+    return Guest(command, **options).run()

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Find what a kernel complained about in its console log.
+
+reports(text) gives each complaint as a Report: its head line, and all of its
+text from the line that opens it to the one that closes it.  A complaint is what
+no healthy kernel prints: a warning, a bug, an oops, a report of a sanitizer, of
+lockdep or of a leak detector, a hung task, a stall.
+
+A report has no common form, so its end is found by what its kind prints last:
+"end trace" for a warning, a line of "=" for KASAN, the end of the call trace
+for the rest.  One that has no call trace is one line.
+"""
+
+import re
+from collections import namedtuple
+
+Report = namedtuple("Report", "head text")
+
+TIME = re.compile(r"^\[ *\d+\.\d+\](\[ *[TC]\d+\])? ?")
+HEAD = re.compile(r"""^(?:
+    WARNING:\s | BUG:?\s | kernel\ BUG\ at | UBSAN: | Oops:?\s | Kernel\ panic
+    | (?:general\ protection|double)\ fault | (?:divide|stack\ segment|invalid\ opcode)\b.*\[\#
+    | (?:watchdog:\ )?BUG:\s | rcu:\ INFO:.*stall | INFO:\ .*\bstall
+    | INFO:\ task\ .*\ blocked\ for\ more\ than
+    | INFO:\ (?:possible|inconsistent|suspicious|trying\ to|HARDIRQ|SOFTIRQ)
+    | (?:list_add|list_del|refcount_t)\b.*(?:corruption|;|\.)
+    | DMA-API:\ (?!preallocated|debugging\ enabled|nr_total_entries)
+    | kmemleak:\ .*(?:new\ suspected|unreferenced)
+    | unregister_netdevice:\ waiting | restrack:\ .*BUG
+    | guest-init:\ .*cannot
+    )""", re.VERBOSE)
+OPENS = re.compile(r"^(-+\[ cut here \]-+|=+)$")
+END_TRACE = re.compile(r"^-+\[ end (trace|Kernel panic)")
+LONGEST = 250  # lines
+NEAR = 40  # lines, from a head to its call trace, from that to "end trace"
+
+
+def _end(lines, start):
+    """The index of the last line of the report whose head is lines[start]."""
+    window = range(start + 1, min(start + LONGEST, len(lines)))
+    if "KASAN" in lines[start] or "KCSAN" in lines[start]:
+        for i in window:
+            if OPENS.match(lines[i]):
+                return i
+    traced, end, near = False, start, start
+    for i in window:
+        if END_TRACE.match(lines[i]):
+            return i
+        if i > near + NEAR or OPENS.match(lines[i]):
+            break
+        if HEAD.match(lines[i]) and not lines[i].startswith("Oops"):
+            break
+        if lines[i].strip() == "Call Trace:":
+            traced, near = True, i
+        if traced and lines[i].strip() in ("</TASK>", "</IRQ>"):
+            end = near = i
+    return end
+
+
+def reports(text, allow=()):
+    """The complaints in a console log, but for those whose head line matches
+    one of the regular expressions in allow."""
+    lines = [TIME.sub("", line) for line in text.replace("\r", "").split("\n")]
+    found, i, done = [], 0, 0
+    while i < len(lines):
+        if not HEAD.match(lines[i]):
+            i += 1
+            continue
+        first, last = i, _end(lines, i)
+        while first > done and OPENS.match(lines[first - 1]):
+            first -= 1
+        if not any(re.search(pattern, lines[i]) for pattern in allow):
+            found.append(Report(lines[i], "\n".join(lines[first:last + 1])))
+        i = done = last + 1
+    return found
+
+
+def tail(text, count=40):
+    """The last lines of a log; from the answer to sysrq on if there is one."""
+    lines = text.replace("\r", "").rstrip("\n").split("\n")
+    asked = [i for i, line in enumerate(lines) if "sysrq: Show Blocked State" in line]
+    return "\n".join(lines[asked[-1] if asked else -count:][:200])

@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""scripts/boot does what its --help says: what goes into a guest arrives there,
+what comes out is handed back whole, and nothing that goes wrong in a guest is
+taken for success."""
+
+import hashlib
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "scripts"))
+
+import mrfd_boot  # noqa: E402
+import mrfd_console  # noqa: E402
+
+BOOT = os.path.join(TOP, "scripts", "boot")
+
+
+def setUpModule():
+    """What takes long the first time is done before any test looks at a clock."""
+    mrfd_boot.kernel_image()
+    mrfd_boot.accelerator()
+
+
+def boot(*words, **options):
+    return subprocess.run([BOOT, *words], capture_output=True, timeout=120, cwd=TOP, **options)
+
+
+def start_boot(*words):
+    """A boot that runs, in a process group of its own; it has said "here"."""
+    process = subprocess.Popen([BOOT, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               cwd=TOP, start_new_session=True)
+    assert process.stdout.readline() == b"here\n", process.stderr.read()
+    return process
+
+
+def qemus(token):
+    """The processes that have a word in their command line."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                if token.encode() in f.read() and int(pid) != os.getpid():
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+class Command(unittest.TestCase):
+    """One command in one guest."""
+
+    def test_output_is_handed_back_and_success_is_0(self):
+        done = boot("echo", "hello")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"hello\n", b""))
+
+    def test_exit_status_is_handed_back_with_stderr(self):
+        done = boot("sh", "-c", "echo to stderr >/dev/stderr; exit 7")
+        self.assertEqual((done.returncode, done.stdout), (7, b"to stderr\n"))
+
+    def test_death_by_signal_is_128_and_its_number(self):
+        self.assertEqual(boot("sh", "-c", "kill -9 $$").returncode, 137)
+
+    def test_command_that_does_not_exist_is_127(self):
+        done = boot("no-such-command")
+        self.assertEqual(done.returncode, 127)
+        self.assertIn(b"cannot run no-such-command: No such file", done.stdout)
+
+    def test_arguments_arrive_byte_for_byte(self):
+        words = ["two words", "", "it's \"quoted\" $HOME \\", "a\nb", "-x", "a=b,c", b"\xff\xfe",
+                 "long" * 20000]
+        done = boot("printf", "%s\\0", *words)
+        self.assertEqual(done.stdout.split(b"\0")[:-1], [os.fsencode(w) for w in words])
+
+    def test_ten_megabytes_of_output_arrive_whole(self):
+        done = boot("seq", "1400000")
+        wanted = "".join(f"{i}\n" for i in range(1, 1400001)).encode()
+        self.assertEqual(len(done.stdout), len(wanted))
+        self.assertEqual(hashlib.sha256(done.stdout).digest(), hashlib.sha256(wanted).digest())
+
+    def test_surroundings_of_the_command(self):
+        done = subprocess.run(
+            [BOOT, "-e", "MARK=a b", "sh", "-c",
+             'pwd; cat; echo "$MARK $HOME"; ulimit -l; cat /proc/sys/kernel/hostname;'
+             'ls ../kernel/configs; touch ../x || touch /usr/x && ls /usr/x; nproc'],
+            capture_output=True, cwd=os.path.join(TOP, "scripts"), input=b"not for the guest")
+        self.assertEqual(done.stdout.decode().split("\n"), [
+            os.path.join(TOP, "scripts"), "a b /root", "unlimited", "guest", "base.config",
+            "debug.config", "touch: cannot touch '../x': Read-only file system", "/usr/x", "2", ""])
+        self.assertFalse(os.path.exists(os.path.join(TOP, "x")))
+        self.assertFalse(os.path.exists(os.path.join(mrfd_boot.tool("rootfs"), "usr/x")))
+
+    def test_display_is_there_as_a_drm_device(self):
+        done = boot("-d", "bochs-display", "sh", "-c",
+                    "ls /dev/dri/card1 && readlink /sys/class/drm/card1/device/driver")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, rb"^/dev/dri/card1\n.*/bochs-drm\n$")  # card0 is vgem
+
+    def test_shell_has_the_terminal(self):
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(TOP)
+            os.execv(BOOT, [BOOT, "--shell", "--", "sh", "-c",
+                            "stty size; tty; read x; echo got $x; exit 3"])
+        os.set_blocking(terminal, True)
+        subprocess.run(["stty", "rows", "40", "cols", "99"], stdin=terminal, check=True)
+        seen = b""
+        try:
+            while True:
+                seen += os.read(terminal, 4096)
+                if seen.endswith(b"/dev/hvc0\r\n"):
+                    os.write(terminal, b"typed\r")
+        except OSError:
+            pass
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 3, seen)
+        self.assertIn(b"\n40 99\r\n", b"\n" + seen)
+        self.assertIn(b"got typed\r\n", seen)
+
+
+class Trouble(unittest.TestCase):
+    """What goes wrong is not taken for success."""
+
+    PROVOKE = "echo {} >/sys/kernel/debug/provoke-crash/DIRECT; echo done"
+
+    def test_kernel_warning_fails_a_command_that_succeeded(self):
+        done = boot("sh", "-c", self.PROVOKE.format("WARNING"))
+        self.assertEqual((done.returncode, done.stdout), (70, b"done\n"))
+        self.assertRegex(done.stderr, rb"(?s)boot: guest: the kernel complained: WARNING: .*"
+                         rb"cut here.*lkdtm_WARNING.*end trace")
+
+    def test_allowed_warning_does_not_fail(self):
+        done = boot("--allow", "lkdtm_WARNING", "sh", "-c", self.PROVOKE.format("WARNING"))
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+    def test_status_of_a_failed_command_is_kept_beside_a_warning(self):
+        done = boot("sh", "-c", self.PROVOKE.format("WARNING") + "; exit 5")
+        self.assertEqual(done.returncode, 5)
+        self.assertIn(b"the kernel complained", done.stderr)
+
+    def test_panic_is_125_with_the_console(self):
+        done = boot("sh", "-c", self.PROVOKE.format("PANIC"))
+        self.assertEqual(done.returncode, 125)
+        self.assertRegex(done.stderr, rb"(?s)the kernel panicked.*Kernel panic - not syncing")
+
+    def test_timeout_is_124_and_shows_what_blocks(self):
+        began = time.monotonic()
+        done = boot("--timeout", "4", "sleep", "1000")
+        self.assertEqual(done.returncode, 124)
+        self.assertLess(time.monotonic() - began, 20)
+        self.assertRegex(done.stderr, rb"(?s)still running after 4.0 s.*"
+                         rb"sysrq: Show Blocked State.*sysrq: Show backtrace of all active CPUs")
+
+    def test_device_that_qemu_does_not_know_is_125_with_its_words(self):
+        done = boot("-d", "no-such-device", "true")
+        self.assertEqual(done.returncode, 125)
+        self.assertIn(b"'no-such-device' is not a valid device", done.stderr)
+
+    def test_interrupt_is_130_and_leaves_no_process(self):
+        with tempfile.TemporaryDirectory(dir=mrfd_boot.BUILD) as log:
+            process = start_boot("--log-dir", log, "sh", "-c", "echo here; sleep 1000")
+            self.assertTrue(qemus(log))
+            os.killpg(process.pid, signal.SIGINT)
+            self.assertEqual(process.wait(20), 130)
+            process.communicate()
+            self.assertEqual(qemus(log), [])
+
+    def test_killed_boot_leaves_no_process(self):
+        with tempfile.TemporaryDirectory(dir=mrfd_boot.BUILD) as log:
+            process = start_boot("--log-dir", log, "sh", "-c", "echo here; sleep 1000")
+            process.kill()
+            process.communicate()
+            for _ in range(50):
+                if not qemus(log):
+                    break
+                time.sleep(0.1)
+            self.assertEqual(qemus(log), [])
+
+
+# Say hello to the other guests, in packets of the full MTU, until each has been
+# heard; then for a moment more, for those that came up later.
+GREET = """
+import os, socket, time
+me, count = int(os.environ["MRFD_GUEST"]), int(os.environ["MRFD_GUESTS"])
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+s.bind(("::", 7))
+s.settimeout(0.1)
+heard, end = set(), time.monotonic() + 30
+while time.monotonic() < end:
+    for n in set(range(count)) - {me}:
+        for host in f"fd00::{n + 1}", f"::ffff:10.0.0.{n + 1}", f"guest{n}":
+            try:
+                s.sendto(b"x" * 4000, (host, 7))
+            except OSError:
+                pass
+    try:
+        data, (host, *_) = s.recvfrom(9000)
+        heard.add((host.replace("::ffff:", ""), len(data)))
+    except TimeoutError:
+        pass
+    if len(heard) == 2 * (count - 1):
+        end = min(end, time.monotonic() + 1.5)
+print("heard", *sorted(host for host, size in heard))
+"""
+
+
+class Several(unittest.TestCase):
+    """Guests on one network."""
+
+    def test_two_guests_reach_each_other_and_have_rxe(self):
+        done = boot("--guests", "2", "--rxe", "-e", f"GREET={GREET}", "sh", "-c",
+                    'rdma link show; python3 -c "$GREET"')
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for number in 0, 1:
+            self.assertIn(b"guest%d: link rxe0/1 state ACTIVE physical_state LINK_UP netdev eth0"
+                          % number, done.stdout)
+            self.assertIn(b"guest%d: heard 10.0.0.%d fd00::%d\n"
+                          % (number, 2 - number, 2 - number), done.stdout)
+
+    def test_three_guests_with_commands_and_devices_of_their_own(self):
+        greet = 'ls /dev/dri; python3 -c "$GREET"'
+        done = boot("-e", f"GREET={GREET}", "sh", "-c", greet, ":::", "-d", "bochs-display",
+                    "sh", "-c", greet, ":::", "-c", "1", "sh", "-c", greet + "; nproc")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        lines = done.stdout.decode().split("\n")
+        self.assertIn("guest0: heard 10.0.0.2 10.0.0.3 fd00::2 fd00::3", lines)
+        self.assertIn("guest1: heard 10.0.0.1 10.0.0.3 fd00::1 fd00::3", lines)
+        self.assertIn("guest2: heard 10.0.0.1 10.0.0.2 fd00::1 fd00::2", lines)
+        self.assertEqual([line for line in lines if "card1" in line], ["guest1: card1"])
+        self.assertIn("guest2: 1", lines)
+
+    def test_failure_of_one_ends_the_others(self):
+        began = time.monotonic()
+        done = boot("sleep", "1000", ":::", "sh", "-c", "exit 9")
+        self.assertEqual(done.returncode, 9)
+        self.assertLess(time.monotonic() - began, 40)
+        self.assertIn(b"guest0: stopped", done.stderr)
+
+
+class FromPython(unittest.TestCase):
+    """The module, as another program of the kit uses it."""
+
+    def test_host_and_guest_take_turns(self):
+        script = "echo ready; read x; echo got $x; read y || echo no more"
+        with mrfd_boot.Guest(["sh", "-c", script], stdin=True) as guest:
+            guest.wait_for(rb"^ready$")
+            guest.send(b"this\n")
+            self.assertEqual(guest.wait_for(rb"^got (.*)$")[1], b"this")
+            guest.stop()
+        self.assertEqual((guest.status, guest.why), (143, "stopped"))
+
+    def test_screen_can_be_taken_and_a_device_pulled_out(self):
+        script = "ls /dev/dri; until ! [ -e /dev/dri/card1 ]; do sleep 0.1; done; echo gone"
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "screen.png")
+            with mrfd_boot.Guest(["sh", "-c", script],
+                                 devices=["bochs-display,id=screen,bus=port0"]) as guest:
+                guest.wait_for(rb"^card1$")
+                guest.screendump(path)
+                guest.device_del("screen")
+                guest.wait_for(rb"^gone$")
+            with open(path, "rb") as f:
+                self.assertEqual(f.read(8), b"\x89PNG\r\n\x1a\n")
+        self.assertEqual((guest.status, guest.reports), (0, []))
+
+    def test_waiting_for_what_never_comes_is_an_error(self):
+        with mrfd_boot.Guest(["true"]) as guest:
+            with self.assertRaisesRegex(mrfd_boot.BootError, "before it ended"):
+                guest.wait_for(b"never")
+
+
+KASAN = """\
+[    4.1] ==================================================================
+[    4.2] BUG: KASAN: slab-use-after-free in f+0x1/0x2
+[    4.3] Read of size 8 at addr ffff888 by task sh/1
+[    4.4] Call Trace:
+[    4.5]  <TASK>
+[    4.6]  f+0x1/0x2
+[    4.7]  </TASK>
+[    4.8] Allocated by task 1:
+[    4.9]  g+0x1/0x2
+[    5.0] =================================================================="""
+
+LOCKDEP = """\
+[    4.1] ======================================================
+[    4.2] WARNING: possible circular locking dependency detected
+[    4.3] 6.12.0 #1 Not tainted
+[    4.4] ------------------------------------------------------
+[    4.5] sh/1 is trying to acquire lock:
+[    4.6] stack backtrace:
+[    4.7] Call Trace:
+[    4.8]  <TASK>
+[    4.9]  </TASK>"""
+
+HUNG = """\
+[  184.1] INFO: task sh:1 blocked for more than 60 seconds.
+[  184.2]       Not tainted 6.12.0 #1
+[  184.3] task:sh              state:D stack:0     pid:1
+[  184.4] Call Trace:
+[  184.5]  <TASK>
+[  184.6]  </TASK>"""
+
+LINE = "[    9.9] DMA-API: device driver frees DMA memory with different size"
+
+
+class Console(unittest.TestCase):
+    """The search for complaints in a console log."""
+
+    def check(self, *texts):
+        """Each of the texts is one report, whole; what is between is not."""
+        log = "[    1.0] fine\r\n" + "\n[    1.1] fine too\n".join(texts) + "\n[  200.0] and fine\n"
+        found = mrfd_console.reports(log)
+        strip = [re.sub(r"(?m)^\[ *[\d.]+\] ", "", text) for text in texts]
+        self.assertEqual([report.text for report in found], strip)
+
+    def test_each_kind_is_taken_from_its_first_line_to_its_last(self):
+        for text in KASAN, LOCKDEP, HUNG, LINE:
+            self.check(text)
+
+    def test_reports_in_a_row_are_told_apart(self):
+        self.check(KASAN, LINE, LOCKDEP, HUNG, LINE, KASAN)
+
+    def test_healthy_log_has_none(self):
+        log = ("[    0.0] Command line: panic=-1 WARNING: BUG:\n"
+               "[    0.1] DMA-API: preallocated 65536 debug entries\n"
+               "[    0.2] Lock dependency validator: Copyright (c) 2006 Red Hat, Inc.\n"
+               "[    0.3] kmemleak: Kernel memory leak detector initialized\n"
+               "[    0.4] lkdtm: Performing direct entry WARNING\n"
+               "[    0.5] ODEBUG: selftest passed\n")
+        self.assertEqual(mrfd_console.reports(log), [])
+
+    def test_allow_excuses_by_the_head_line_only(self):
+        self.assertEqual(mrfd_console.reports(KASAN, ["slab-use-after-free in f"]), [])
+        self.assertEqual(len(mrfd_console.reports(KASAN, ["Allocated by"])), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
