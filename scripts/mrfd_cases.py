@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Test programs and their cases: find them, run them, read what they say.
+
+A program is one process: a file of host tests, a guest program, a module of
+rdma-core's suite.  Running it gives Cases.  What a program prints is in one of
+two dialects, TAP (the kernel's test harness) or that of unittest -v; both are
+read line by line, so that a case is reported as soon as it has ended.
+
+A program that dies, hangs, or ends without saying what became of its cases, and
+a kernel that complained while it ran, are failed cases of their own: nothing
+that goes wrong is without a line.
+"""
+
+import glob
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+
+import mrfd_boot
+from mrfd_boot import BUILD, SCRIPTS, TOP
+
+# Exporters of every kind: see tests/guest/exporter.c.
+DEVICES = ["bochs-display", "virtio-gpu"]
+# What rdma-core has for hardware that is not here.
+VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
+
+
+@dataclass
+class Case:
+    name: str           # program: case
+    result: str         # ok, not ok, skip
+    reason: str = ""    # of a skip or a failure
+    log: list = field(default_factory=list)  # what the program said about it
+
+
+def tap(line, state):
+    """The Case that a line of TAP ends, or None."""
+    match = re.match(r"(ok|not ok) \d+ (?:- )?(.*?)(?:\s*# (SKIP|XFAIL)\s*(.*))?$", line)
+    if match:
+        ok, name, directive, reason = match.groups()
+        case = Case(re.sub(r"^global\.", "", name), "skip" if directive else ok, reason or "",
+                    state["lines"])
+        state["lines"] = []
+        return case
+    match = re.match(r"1\.\.(\d+)", line)
+    if match:
+        state["planned"] = int(match[1])
+    state["lines"].append(line)
+    return None
+
+
+def unittest_v(line, state):
+    """The Case that a line of unittest -v ends, or None.  A docstring stands on
+    a line between a test's name and its result, and so may output of its own."""
+    match = re.match(r"(test\w*|setUpClass|tearDownClass) \(([\w.]+)\)", line)
+    if match:
+        state["name"] = match[2] if match[2].endswith(match[1]) else f"{match[2]}.{match[1]}"
+    match = re.search(r"(?:\.\.\. |^)(ok|FAIL|ERROR|skipped (['\"])(.*)\2)$", line)
+    if match and state.get("name"):
+        result = {"ok": "ok", "FAIL": "not ok", "ERROR": "not ok"}.get(match[1], "skip")
+        case = Case(state.pop("name"), result, match[3] or "", state["lines"])
+        state["lines"] = []
+        return case
+    match = re.match(r"Ran (\d+) test", line)
+    if match:
+        state["planned"] = int(match[1])
+    state["lines"].append(line)
+    return None
+
+
+class Reader:
+    """Turns a program's output into Cases, each given to tell() at once."""
+
+    def __init__(self, program, dialect, tell):
+        self.program, self.dialect, self.tell = program, dialect, tell
+        self.state, self.rest, self.cases = {"lines": []}, "", []
+
+    def __call__(self, data):
+        *lines, self.rest = (self.rest + data.decode(errors="replace")).split("\n")
+        for line in lines:
+            case = self.dialect(line.rstrip("\r"), self.state)
+            if case:
+                self._add(case)
+
+    def _add(self, case):
+        case.name = f"{self.program}: {case.name}"
+        self.cases.append(case)
+        self.tell(case)
+
+    def end(self, status, why=None):
+        """The program has ended; what it left unsaid is said here."""
+        self(b"\n")
+        planned = self.state.get("planned")
+        failed = any(case.result == "not ok" for case in self.cases)
+        if planned is None or planned != len(self.cases):
+            why = why or f"{len(self.cases)} of {planned or 'its'} cases have a result"
+        elif status and not failed:
+            why = why or f"exit status {status} without a failed case"
+        if why:
+            self._add(Case("program", "not ok", why, self.state["lines"][-60:]))
+        else:  # where unittest prints its tracebacks
+            for case in self.cases:
+                if case.result == "not ok" and not any("Traceback" in x for x in case.log):
+                    case.log += self.state["lines"][-60:]
+
+
+@dataclass
+class Program:
+    name: str
+    words: list
+    dialect: object
+    source: str             # file in which a pattern is looked for
+    guest: dict = None      # options of Guest; None: runs on the host
+
+    def run(self, tell):
+        reader = Reader(self.name, self.dialect, tell)
+        if self.guest is None:
+            process = subprocess.Popen(self.words, cwd=TOP, stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            for line in process.stdout:
+                reader(line)
+            reader.end(process.wait())
+            return reader.cases
+        log_dir = os.path.join(BUILD, "run", "check-" + re.sub(r"\W+", "-", self.name))
+        guest = mrfd_boot.Guest(self.words, output=reader, log_dir=log_dir, **self.guest)
+        try:
+            guest.run()
+        finally:
+            guest.stop()
+        reader.end(guest.status, guest.why)
+        if guest.reports:
+            case = Case(f"{self.name}: kernel log", "not ok", guest.reports[0].head,
+                        "\n".join(r.text for r in guest.reports).split("\n"))
+            reader.cases.append(case)
+            tell(case)
+        return reader.cases
+
+
+def host_programs():
+    """Unit tests of the kit."""
+    for path in sorted(glob.glob(os.path.join(TOP, "tests/host/test_*.py"))):
+        name = os.path.basename(path)[len("test_"):-len(".py")]
+        yield Program(f"host/{name}", [sys.executable, "-m", "unittest", "-v", path],
+                      unittest_v, path)
+
+
+def guest_options(kernel, **more):
+    """A guest with a Soft-RoCE device that talks to itself."""
+    setup = [os.path.join(SCRIPTS, "guest-net"), "0", "1", "rxe"]
+    env = {"MRFD_NETDEV": "eth0", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {"kernel": kernel, "setup": setup, "env": env, "timeout": 600, **more}
+
+
+def guest_programs(kernel="base"):
+    """Our cases; built first."""
+    linux, rdma = mrfd_boot.tool("join", "linux"), mrfd_boot.tool("rdma-core")
+    out = os.path.join(BUILD, "guest")
+    subprocess.run([os.path.join(SCRIPTS, "enter"), "make", "-s", "-j2",
+                    "-C", os.path.join(TOP, "tests/guest"),
+                    f"OUT={out}", f"LINUX={linux}", f"RDMA={rdma}"], check=True)
+    options = guest_options(kernel, devices=DEVICES)
+    options["env"]["PATH"] = f"{rdma}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    options["env"]["PYTHONPATH"] = f"{rdma}/python"
+    for path in sorted(glob.glob(os.path.join(TOP, "tests/guest/test_*"))):
+        name, kind = os.path.splitext(os.path.basename(path)[len("test_"):])
+        if kind == ".c":
+            yield Program(f"guest/{name}", [os.path.join(out, f"test_{name}")], tap, path, options)
+        else:
+            yield Program(f"guest/{name}", ["python3", "-m", "unittest", "-v", path], unittest_v,
+                          path, options)
+
+
+def suite_programs(kernel="base", stock=False):
+    """rdma-core's own suite, one process and one guest for each module."""
+    flags = ["--stock"] if stock else []
+    tree, rdma = mrfd_boot.tool("join", *flags, "rdma-core"), mrfd_boot.tool("rdma-core", *flags)
+    options = guest_options(kernel)
+    for path in sorted(glob.glob(os.path.join(tree, "tests/test_*.py"))):
+        module = os.path.basename(path)[:-len(".py")]
+        if not VENDOR.match(module):
+            yield Program(f"rdma-core/{module}",
+                          [f"{rdma}/bin/run_tests.py", "-v", f"tests.{module}"],
+                          unittest_v, path, options)
+
+
+def expected_failures():
+    """{case name: why}, from tests/expected-failures."""
+    expected = {}
+    with open(os.path.join(TOP, "tests/expected-failures"), encoding="utf-8") as file:
+        for line in file:
+            if line.strip() and not line.startswith("#"):
+                name, _, why = line.partition("  # ")
+                if not why.strip():
+                    sys.exit(f"tests/expected-failures: no reason given for {name.strip()}")
+                expected[name.strip()] = why.strip()
+    return expected
+
+
+def write_ktap(path, cases):
+    """One file of results, as Documentation/dev-tools/ktap.rst has it."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".part", "w", encoding="utf-8") as file:
+        file.write(f"KTAP version 1\n1..{len(cases)}\n")
+        for number, case in enumerate(cases, 1):
+            if case.result == "not ok":
+                file.writelines(f"# {line}\n" for line in [case.reason, *case.log] if line.strip())
+            skip = f" # SKIP {case.reason}" if case.result == "skip" else ""
+            ok = "not ok" if case.result == "not ok" else "ok"
+            file.write(f"{ok} {number} {case.name}{skip}\n")
+    os.replace(path + ".part", path)

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What a user can do wrong when registering by fd: each mistake has its errno,
+ * and leaves no MR and no reference on the buffer behind.  All are tried
+ * through the library and, where the two differ, as the raw write() command.
+ */
+#include "exporters.h"
+#include <fcntl.h>
+#include <rdma/ib_user_verbs.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <linux/dma-heap.h>
+
+#define RW (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+
+FIXTURE(reg)
+{
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct buffer buf;
+};
+
+FIXTURE_SETUP(reg)
+{
+	ASSERT_TRUE(nothing_left());
+	self->ctx = open_device();
+	self->pd = must(ibv_alloc_pd(self->ctx));
+	buffer_open(&self->buf, VGEM, SIZE);
+}
+
+FIXTURE_TEARDOWN(reg)
+{
+	/* No failed call holds the buffer: when we let go of it, it is gone. */
+	buffer_close(&self->buf);
+	EXPECT_TRUE(nothing_left());
+	EXPECT_EQ(0, ibv_dealloc_pd(self->pd));
+	ibv_close_device(self->ctx);
+}
+
+static int errno_of_write_cmd(struct ibv_pd *pd, uint64_t offset, uint64_t length, uint64_t iova,
+			      uint32_t type, int fd, uint32_t access)
+{
+	struct ib_uverbs_reg_mr_fd_resp resp = {};
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_reg_mr_fd cmd;
+	} req = {
+		.hdr = { .command = IB_USER_VERBS_CMD_REG_MR_FD, .in_words = sizeof(req) / 4,
+			 .out_words = sizeof(resp) / 4 },
+		.cmd = { .response = (uintptr_t)&resp, .offset = offset, .length = length,
+			 .hca_va = iova, .pd_handle = pd->handle, .access_flags = access,
+			 .fd_type = type, .fd = fd },
+	};
+
+	return write(pd->context->cmd_fd, &req, sizeof(req)) == sizeof(req) ? 0 : errno;
+}
+
+/* The errno of a registration; the method and the write() entry must agree. */
+static int errno_of(struct ibv_pd *pd, uint64_t offset, uint64_t length, uint64_t iova, int type,
+		    int fd, int access)
+{
+	int by_write = errno_of_write_cmd(pd, offset, length, iova, type, fd, access);
+	int by_ioctl;
+
+	errno = 0;
+	if (ibv_reg_mr_fd_iova(pd, offset, length, iova, type, fd, access))
+		return 0;
+	by_ioctl = errno;
+	if (by_ioctl != by_write) {
+		printf("# ioctl gives %s, ", strerror(by_ioctl));
+		printf("write() gives %s\n", strerror(by_write));
+		return -1;
+	}
+	return by_ioctl;
+}
+
+#define DMABUF IBV_MR_FD_TYPE_DMABUF
+
+TEST_F(reg, a_closed_fd_is_EBADF)
+{
+	ASSERT_EQ(EBADF, errno_of(self->pd, 0, PAGE, 0, DMABUF, 999, RW));
+	ASSERT_EQ(EBADF, errno_of(self->pd, 0, PAGE, 0, DMABUF, -1, RW));
+}
+
+TEST_F(reg, an_fd_that_is_no_dma_buf_is_EBADFD)
+{
+	int memfd = memfd_create("no dma-buf", 0);
+
+	ASSERT_EQ(0, ftruncate(memfd, SIZE));
+	ASSERT_EQ(EBADFD, errno_of(self->pd, 0, PAGE, 0, DMABUF, memfd, RW));
+	ASSERT_EQ(EBADFD, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.drm_fd, RW));
+	close(memfd);
+}
+
+TEST_F(reg, a_range_past_the_end_is_ERANGE)
+{
+	uint64_t size = self->buf.size;
+
+	ASSERT_EQ(ERANGE, errno_of(self->pd, 0, size + 1, 0, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(ERANGE, errno_of(self->pd, size - 1, 2, size - 1, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(ERANGE, errno_of(self->pd, size, 1, size, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(ERANGE, errno_of(self->pd, 0, 1ul << 62, 0, DMABUF, self->buf.fd, RW));
+}
+
+TEST_F(reg, a_range_that_wraps_is_EOVERFLOW)
+{
+	ASSERT_EQ(EOVERFLOW, errno_of(self->pd, -PAGE, 2 * PAGE, 0, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(EOVERFLOW, errno_of(self->pd, 0, 2 * PAGE, -PAGE, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(EOVERFLOW, errno_of(self->pd, 1, -1, 1, DMABUF, self->buf.fd, RW));
+}
+
+TEST_F(reg, zero_length_is_EINVAL)
+{
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, 0, 0, DMABUF, self->buf.fd, RW));
+}
+
+TEST_F(reg, iova_and_offset_that_differ_in_the_page_are_EINVAL)
+{
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 1, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 100, 8, PAGE + 101, DMABUF, self->buf.fd, RW));
+}
+
+TEST_F(reg, an_unknown_type_is_EINVAL)
+{
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, 0, self->buf.fd, RW));
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, 77, self->buf.fd, RW));
+}
+
+TEST_F(reg, remote_write_or_atomic_without_local_write_is_EINVAL)
+{
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd,
+				   IBV_ACCESS_REMOTE_WRITE));
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd,
+				   IBV_ACCESS_REMOTE_ATOMIC));
+}
+
+TEST_F(reg, an_unknown_access_flag_is_EINVAL)
+{
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd, RW | 1 << 15));
+}
+
+TEST_F(reg, on_demand_and_flush_are_EOPNOTSUPP)
+{
+	ASSERT_EQ(EOPNOTSUPP, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd,
+				       RW | IBV_ACCESS_ON_DEMAND));
+	ASSERT_EQ(EOPNOTSUPP, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd,
+				       RW | IBV_ACCESS_FLUSH_GLOBAL));
+	ASSERT_EQ(EOPNOTSUPP, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd,
+				       RW | IBV_ACCESS_FLUSH_PERSISTENT));
+}
+
+TEST_F(reg, rereg_does_not_smuggle_flush_in)
+{
+	struct ibv_mr *mr = must(ibv_reg_mr_fd(self->pd, NULL, PAGE, DMABUF, self->buf.fd, RW));
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_rereg_mr cmd;
+	} req = {
+		.hdr = { .command = IB_USER_VERBS_CMD_REREG_MR, .in_words = sizeof(req) / 4,
+			 .out_words = sizeof(struct ib_uverbs_rereg_mr_resp) / 4 },
+		.cmd = { .response = (uintptr_t)&(struct ib_uverbs_rereg_mr_resp){},
+			 .mr_handle = mr->handle, .flags = IBV_REREG_MR_CHANGE_ACCESS,
+			 .access_flags = RW | IBV_ACCESS_FLUSH_GLOBAL },
+	};
+
+	ASSERT_EQ(-1, write(self->ctx->cmd_fd, &req, sizeof(req)));
+	ASSERT_EQ(EOPNOTSUPP, errno);
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+static int heap_buffer(int flags)
+{
+	int heap = open("/dev/dma_heap/system", O_RDONLY);
+	struct dma_heap_allocation_data alloc = { .len = SIZE, .fd_flags = flags };
+
+	if (heap < 0 || ioctl(heap, DMA_HEAP_IOCTL_ALLOC, &alloc))
+		die("system heap");
+	close(heap);
+	return alloc.fd;
+}
+
+TEST_F(reg, write_access_to_a_read_only_fd_is_EACCES)
+{
+	int fd = heap_buffer(O_RDONLY);
+	struct ibv_mr *mr;
+
+	ASSERT_EQ(EACCES, errno_of(self->pd, 0, PAGE, 0, DMABUF, fd, RW));
+	ASSERT_EQ(EACCES, errno_of(self->pd, 0, PAGE, 0, DMABUF, fd, IBV_ACCESS_MW_BIND));
+	mr = must(ibv_reg_mr_fd(self->pd, NULL, PAGE, DMABUF, fd, IBV_ACCESS_REMOTE_READ));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	close(fd);
+}
+
+TEST_F(reg, a_write_only_fd_is_EACCES)
+{
+	int fd = heap_buffer(O_WRONLY);
+
+	ASSERT_EQ(EACCES, errno_of(self->pd, 0, PAGE, 0, DMABUF, fd, RW));
+	close(fd);
+}
+
+TEST_F(reg, ibv_reg_dmabuf_mr_says_the_same)
+{
+	ASSERT_EQ(NULL, ibv_reg_dmabuf_mr(self->pd, 0, PAGE, 0, 999, RW));
+	ASSERT_EQ(EBADF, errno);
+	ASSERT_EQ(NULL, ibv_reg_dmabuf_mr(self->pd, 0, SIZE + 1, 0, self->buf.fd, RW));
+	ASSERT_EQ(ERANGE, errno);
+	ASSERT_EQ(NULL, ibv_reg_dmabuf_mr(self->pd, 0, 0, 0, self->buf.fd, RW));
+	ASSERT_EQ(EINVAL, errno);
+}
+
+TEST_F(reg, an_invalid_pd_is_refused)
+{
+	struct ibv_pd none = { .context = self->ctx, .handle = 12345 };
+
+	ASSERT_NE(0, errno_of_write_cmd(&none, 0, PAGE, 0, DMABUF, self->buf.fd, RW));
+}
+
+TEST_F(reg, the_write_command_registers)
+{
+	/* Its MR has no library object; closing the device ends it. */
+	ASSERT_EQ(0, errno_of_write_cmd(self->pd, 0, SIZE, 0, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(1, mr_count());
+	/* The PD is in use by it, so leave both to a close of the device. */
+	ibv_close_device(self->ctx);
+	ASSERT_EQ(0, mr_count());
+	self->ctx = open_device();
+	self->pd = must(ibv_alloc_pd(self->ctx));
+}
+
+TEST_HARNESS_MAIN
