@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef DEMO_DISPLAY_H
+#define DEMO_DISPLAY_H
+
+#include <stdint.h>
+#include <xf86drmMode.h>
+
+/* One buffer on one screen; display.c says how it comes and goes. */
+struct display {
+	int fd; /* the open card */
+	char driver[32];
+	uint32_t connector;
+	uint32_t crtc;
+	drmModeModeInfo mode;
+
+	uint32_t width; /* pixels */
+	uint32_t height;
+	uint32_t pitch; /* bytes from one row to the next */
+	uint64_t bytes; /* of the whole buffer */
+	uint32_t handle; /* the buffer, in the card's own terms; 0: none */
+	uint32_t fb;	 /* the same as something that can be shown; 0: none */
+};
+
+/* Each returns -1 after a message to stderr. */
+int display_open(struct display *d, const char *node);
+int display_show(struct display *d, uint32_t colour);
+int display_export(struct display *d);
+
+void display_flush(struct display *d);
+void display_close(struct display *d);
+
+#endif

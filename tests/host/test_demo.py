@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""scripts/demo tells a screen that matches from one that does not, paints any
+PNG, and says what is wrong with what it cannot paint."""
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import unittest.mock
+import zlib
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "scripts"))
+sys.dont_write_bytecode = True
+
+import mrfd_boot  # noqa: E402
+
+DEMO = os.path.join(TOP, "scripts", "demo")
+OUT = os.path.join(mrfd_boot.BUILD, "demo")
+GREY, RGB, PALETTE, GREY_ALPHA, RGBA = 0, 2, 3, 4, 6  # PNG's colour types
+PAPER = (0x1b, 0x26, 0x31)  # demo/picture.c
+
+
+def png(path, width, height, data, colour=RGB, depth=8, palette=b""):
+    """Write a PNG file; data has the samples of all rows, without filters."""
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(
+            ">I", zlib.crc32(kind + body))
+    row = len(data) // height
+    rows = b"".join(b"\0" + data[y * row:(y + 1) * row] for y in range(height))
+    with open(path, "wb") as f:
+        f.write(b"\x89PNG\r\n\x1a\n"
+                + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
+                + (chunk(b"PLTE", palette) if palette else b"")
+                + chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b""))
+
+
+def enter(*words):
+    return subprocess.run([os.path.join(TOP, "scripts", "enter"), *words], cwd=TOP, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def demo(*words):
+    return subprocess.run([DEMO, *words], cwd=TOP, capture_output=True, text=True, timeout=180)
+
+
+def load():
+    """scripts/demo as a module."""
+    loader = importlib.machinery.SourceFileLoader("demo", DEMO)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("demo", loader))
+    loader.exec_module(module)
+    return module
+
+
+def descendants(pid):
+    """The processes that a process has started, and those that they have."""
+    table = subprocess.run(["ps", "-eo", "pid=,ppid="], stdout=subprocess.PIPE, text=True).stdout
+    parents = [tuple(map(int, line.split())) for line in table.splitlines()]
+    found = [pid]
+    for parent in found:
+        found += [child for child, its_parent in parents if its_parent == parent]
+    return found[1:]
+
+
+class InDirectory(unittest.TestCase):
+    def setUp(self):
+        os.makedirs(mrfd_boot.BUILD, exist_ok=True)
+        directory = tempfile.TemporaryDirectory(dir=mrfd_boot.BUILD)
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
+
+    def path(self, name):
+        return os.path.join(self.directory, name)
+
+
+class Compare(InDirectory):
+    """demo/compare.py"""
+
+    def compare(self, sent, screen, size=(4, 3), other_size=None):
+        png(self.path("sent.png"), *size, sent)
+        png(self.path("screen.png"), *(other_size or size), screen)
+        done = enter("python3", "demo/compare.py", self.path("sent.png"), self.path("screen.png"))
+        return done.returncode, done.stdout.strip()
+
+    def test_equal_pictures_match(self):
+        self.assertEqual(self.compare(bytes(range(36)), bytes(range(36))), (0, ""))
+
+    def test_one_pixel_that_differs_by_one_in_one_colour_is_found(self):
+        sent = bytes(range(36))
+        for colour in range(3):
+            screen = bytearray(sent)
+            screen[(1 * 4 + 2) * 3 + colour] ^= 1
+            status, text = self.compare(sent, bytes(screen))
+            self.assertEqual(status, 1)
+            self.assertIn("1 of 12 pixels differ, the first at x 2, y 1: sent #121314", text)
+            self.assertIn("screen #" + screen[18:21].hex(), text)
+
+    def test_first_in_reading_order_is_told(self):
+        screen = bytearray(36)
+        screen[(1 * 4 + 3) * 3] = screen[(2 * 4 + 0) * 3] = 9
+        self.assertEqual(self.compare(bytes(36), bytes(screen))[1],
+                         "2 of 12 pixels differ, the first at x 3, y 1: "
+                         "sent #000000, screen #090000")
+
+    def test_other_size_does_not_match(self):
+        self.assertEqual(self.compare(bytes(36), bytes(36), (4, 3), (3, 4)),
+                         (1, "the sizes differ: sent 4 x 3, screen 3 x 4"))
+
+
+class Refusals(InDirectory):
+    """What cannot be painted is refused with its name, before any guest runs."""
+
+    def test_picture_that_does_not_exist(self):
+        done = demo("--picture", "/no/such.png")
+        self.assertEqual((done.returncode, done.stderr), (
+            1, "demo: cannot read the picture /no/such.png: No such file or directory\n"))
+
+    def test_file_that_is_no_png(self):
+        done = demo("--picture", "demo/tux.svg")
+        self.assertEqual((done.returncode, done.stderr), (1, "demo: demo/tux.svg is not a PNG file\n"))
+
+    def test_png_that_is_cut_short(self):
+        png(self.path("a.png"), 64, 64, os.urandom(64 * 64 * 3))
+        os.truncate(self.path("a.png"), 5000)
+        done = demo("--picture", self.path("a.png"))
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, f"demo: cannot use {self.path('a.png')}: painter: the picture: .")
+
+    def test_frames_that_are_no_number_of_frames(self):
+        for frames in "0", "-1", "x", "1001":
+            self.assertEqual(demo("--frames", frames).returncode, 2)
+
+
+class Pictures(InDirectory):
+    """painter --render: every kind of PNG as the pixels of a screen."""
+
+    @classmethod
+    def setUpClass(cls):
+        os.makedirs(OUT, exist_ok=True)
+        load().build()
+
+    def rendered(self, pixels, width, height, *rest, **options):
+        """The colours at these places of the screen for such a picture."""
+        png(self.path("in.png"), width, height, *rest, **options)
+        done = enter(os.path.join(OUT, "painter"), "--render", self.path("out.png"),
+                     self.path("in.png"))
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        done = enter("python3", "-c", "import sys; from PIL import Image; "
+                     f"i = Image.open({self.path('out.png')!r}).convert('RGB'); "
+                     f"print(i.size, [i.getpixel(p) for p in {list(pixels)!r}])")
+        return done.stdout.strip()
+
+    def check(self, expected, *rest, **options):
+        self.assertEqual(self.rendered(expected, *rest, **options),
+                         f"(1280, 800) {list(expected.values())}")
+
+    def test_picture_of_the_screens_size_is_sent_as_it_is(self):
+        data = os.urandom(1280 * 800 * 3)
+        places = [(0, 0), (1279, 0), (0, 799), (1279, 799), (640, 400), (17, 313)]
+        self.check({(x, y): tuple(data[(y * 1280 + x) * 3:][:3]) for x, y in places},
+                   1280, 800, data)
+
+    def test_wide_picture_has_paper_above_and_below(self):
+        self.check({(0, 199): PAPER, (0, 200): (1, 2, 3), (1279, 599): (1, 2, 3),
+                    (640, 600): PAPER}, 64, 20, bytes((1, 2, 3)) * 64 * 20)
+
+    def test_high_picture_has_paper_left_and_right(self):
+        self.check({(239, 0): PAPER, (240, 0): (9, 8, 7), (1039, 799): (9, 8, 7),
+                    (1040, 400): PAPER}, 50, 50, bytes((9, 8, 7)) * 50 * 50)
+
+    def test_larger_picture_is_averaged(self):
+        self.check({(0, 0): (100, 101, 102), (1279, 799): (100, 101, 102)}, 2560, 1600,
+                   (bytes((50, 51, 52)) + bytes((150, 151, 152))) * 1280 * 1600)
+
+    def test_enlarged_pixels_keep_their_colours(self):
+        self.check({(0, 0): (255, 0, 0), (639, 799): (255, 0, 0), (640, 0): (0, 0, 255)},
+                   16, 10, (bytes((255, 0, 0)) * 8 + bytes((0, 0, 255)) * 8) * 10)
+
+    def test_grey(self):
+        self.check({(0, 0): (77, 77, 77)}, 16, 10, bytes([77]) * 160, GREY)
+
+    def test_grey_of_one_bit(self):
+        self.check({(0, 0): (255, 255, 255), (1279, 0): (0, 0, 0)}, 16, 10, b"\xff\0" * 10, GREY, 1)
+
+    def test_palette(self):
+        self.check({(0, 0): (4, 5, 6), (1279, 799): (1, 2, 3)}, 16, 10,
+                   (b"\1" * 8 + b"\0" * 8) * 10, PALETTE, palette=bytes((1, 2, 3, 4, 5, 6)))
+
+    def test_sixteen_bits(self):
+        self.check({(0, 0): (0x12, 0x56, 0x9a)}, 16, 10, b"\x12\x12\x56\x56\x9a\x9a" * 160, RGB, 16)
+
+    def test_transparent_pixels_show_the_paper(self):
+        self.check({(0, 0): (10, 20, 30), (1279, 0): PAPER}, 16, 10,
+                   (bytes((10, 20, 30, 255)) * 8 + bytes((10, 20, 30, 0)) * 8) * 10, RGBA)
+        self.check({(0, 0): (10, 10, 10), (1279, 0): PAPER}, 16, 10,
+                   (bytes((10, 255)) * 8 + bytes((10, 0)) * 8) * 10, GREY_ALPHA)
+
+    def test_picture_of_one_pixel_width(self):
+        self.check({(639, 0): (5, 5, 5), (638, 0): PAPER}, 1, 3000, bytes((5, 5, 5)) * 3000)
+
+
+class Verdict(InDirectory):
+    """What scripts/demo makes of a screen; the two guests are made up."""
+
+    def verdict(self, sent, screen):
+        results = {"driver": "d", "fd_type": "f", "bytes": "4096000", "register_ns": "1500000",
+                   "frames": "2", "written": "8192000", "write_ns": "100000000"}
+
+        def run(_sent, shown, _frames):
+            png(shown, 1280, 800, screen)
+            return results
+
+        png(self.path("a.png"), 1280, 800, sent)
+        program = load()
+        with (unittest.mock.patch.object(program, "run", run),
+              unittest.mock.patch.object(sys, "argv", ["demo", "--picture", self.path("a.png")]),
+              contextlib.redirect_stdout(io.StringIO()) as out,
+              contextlib.redirect_stderr(io.StringIO()) as err):
+            status = program.main()
+        return status, out.getvalue(), err.getvalue()
+
+    def test_screen_that_matches(self):
+        data = os.urandom(1280 * 800 * 3)
+        status, out, _ = self.verdict(data, data)
+        self.assertEqual((status, out), (0, """\
+      registered: d, f, 4096000 bytes
+time to register: 1.500 ms
+         written: 8192000 bytes, 2 frames
+            rate: 81.9 MB/s
+  screen matches: yes
+"""))
+
+    def test_screen_with_one_wrong_pixel_is_a_failure(self):
+        data = os.urandom(1280 * 800 * 3)
+        status, out, err = self.verdict(data, data[:-1] + bytes([data[-1] ^ 1]))
+        self.assertEqual(status, 1)
+        self.assertIn("screen matches: NO\n", out)
+        self.assertIn("demo: the screen is not what was sent: 1 of 1024000 pixels differ, "
+                      "the first at x 1279, y 799", err)
+
+
+class WholeRun(InDirectory):
+    """Two guests, a picture, and the screen."""
+
+    def check(self, done, frames):
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"registered: bochs-drm, dma-buf, 4096000 bytes\n")
+        self.assertRegex(done.stdout, r"time to register: \d+\.\d+ ms\n")
+        self.assertRegex(done.stdout, rf"written: {frames * 4096000} bytes")
+        self.assertRegex(done.stdout, r"rate: \d+\.\d MB/s\n")
+        self.assertRegex(done.stdout, r"screen matches: yes\n\Z")
+
+    def test_tux_arrives(self):
+        self.check(demo("--frames", "2"), 2)
+
+    def test_noise_in_rgba_of_an_odd_size_arrives(self):
+        png(self.path("a.png"), 333, 777, os.urandom(333 * 777 * 4), RGBA)
+        self.check(demo("--picture", self.path("a.png"), "--frames", "1"), 1)
+
+    def test_interrupt_leaves_nothing_running(self):
+        with subprocess.Popen([DEMO, "--frames", "1000"], stderr=subprocess.PIPE, text=True,
+                              cwd=TOP, start_new_session=True) as process:
+            for line in process.stderr:
+                if "connected to" in line:
+                    break
+            running = descendants(process.pid)
+            self.assertGreaterEqual(len(running), 2)
+            os.killpg(process.pid, signal.SIGINT)
+            self.assertIn("demo: interrupted", process.stderr.read())
+        self.assertEqual(process.returncode, 130)
+        for _ in range(50):
+            if not any(os.path.exists(f"/proc/{pid}") for pid in running):
+                break
+            time.sleep(0.1)
+        else:
+            self.fail("processes are left")
+
+
+if __name__ == "__main__":
+    unittest.main()
