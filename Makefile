@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# The front door: every target is one program of scripts/, which has --help.
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
+
+demo: ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png
+	@scripts/demo $(if $(PICTURE),--picture "$(PICTURE)")
+
+check: ## run the tests; T=pattern runs some, DEBUG=1 on a kernel with every checker
+	@scripts/check $(if $(DEBUG),--debug) $(if $(T),"$(T)")
+
+shell: ## an interactive guest with rxe up and the tools on the path
+	@scripts/shell
+
+scoreboard: ## rdma-core's suite on the stock stack beside ours
+	@scripts/scoreboard
+
+series: ## write the mailable series to build/series; SIGNOFF="Name <mail>" signs it
+	@scripts/series $(if $(SIGNOFF),--signoff "$(SIGNOFF)")
+
+check-series: ## prove that the series applies, builds and is clean, patch by patch
+	@scripts/check-series
+
+kernel: ## build the kernel, print its path; DEBUG=1 with every checker
+	@scripts/kernel $(if $(DEBUG),--debug)
+
+rdma-core: ## build rdma-core, print its path
+	@scripts/rdma-core
+
+update: ## look for newer sources at Debian
+	@scripts/sources --update linux && scripts/sources --update rdma-core
+
+clean: ## remove build/; the cache of userland, sources and compiler stays
+	rm -rf build
+
+distclean: clean ## remove the cache too
+	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/mrfd"
+
+.PHONY: help demo check shell scoreboard series check-series kernel rdma-core update clean distclean
