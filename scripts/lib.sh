@@ -92,6 +92,12 @@ rootfs_key() {
 
 rootfs_dir() { echo "$cache/rootfs-$(rootfs_key)"; }
 
+# ours_key: what our side of a project is, as a hash (after series_of).
+ours_key() {
+	find "$patches" "$ours" -type f ! -path '*/configs/*' ! -name cover.md -print0 |
+		sort -z | xargs -0r sha256sum | sha256sum | cut -d' ' -f1
+}
+
 # series_of linux|rdma-core: where our side of that project lives.
 # shellcheck disable=SC2034 # they are for the caller
 series_of() {
