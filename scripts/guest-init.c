@@ -320,15 +320,18 @@ int main(void)
 	clock_gettime(CLOCK_BOOTTIME, &up);
 	dprintf(status_port, "ready %ld.%03ld\n", (long)up.tv_sec, up.tv_nsec / 1000000);
 	status = run(port);
-	if (WIFEXITED(status))
-		dprintf(status_port, "exit %d\n", WEXITSTATUS(status));
-	else
-		dprintf(status_port, "signal %d\n", WTERMSIG(status));
-	/* A debug kernel: whatever has leaked is old enough in five seconds. */
+	/*
+	 * A debug kernel: what has leaked is old enough in five seconds, and is
+	 * reported if a second scan finds it unchanged.
+	 */
 	if (!access("/sys/kernel/debug/kmemleak", W_OK)) {
 		sleep(6);
 		write_file("/sys/kernel/debug/kmemleak", "scan");
 		write_file("/sys/kernel/debug/kmemleak", "scan");
 	}
+	if (WIFEXITED(status))
+		dprintf(status_port, "exit %d\n", WEXITSTATUS(status));
+	else
+		dprintf(status_port, "signal %d\n", WTERMSIG(status));
 	power_off();
 }

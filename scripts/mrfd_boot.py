@@ -46,7 +46,7 @@ DEVICES = {"virtio-gpu": "virtio-gpu-pci"}
 # What a slow emulated machine must not be blamed for; nothing is rate-limited.
 KERNEL_LINE = ("console=ttyS0 loglevel=8 panic=-1 printk.devkmsg=on random.trust_cpu=on "
                "rcupdate.rcu_cpu_stall_timeout=60 sysctl.kernel.watchdog_thresh=30 "
-               "sysctl.kernel.hung_task_timeout_secs=60 kmemleak.verbose=1")
+               "sysctl.kernel.hung_task_timeout_secs=60 kmemleak.verbose=1 kasan_multi_shot")
 
 
 class BootError(Exception):

@@ -4,11 +4,11 @@
 reports(text) gives each complaint as a Report: its head line, and all of its
 text from the line that opens it to the one that closes it.  A complaint is what
 no healthy kernel prints: a warning, a bug, an oops, a report of a sanitizer, of
-lockdep or of a leak detector, a hung task, a stall.
+lockdep or of the leak detector, a hung task, a stall.
 
 A report has no common form, so its end is found by what its kind prints last:
-"end trace" for a warning, a line of "=" for KASAN, the end of the call trace
-for the rest.  One that has no call trace is one line.
+"end trace" for a warning, a line of "=" for KASAN, the last of its own lines for
+kmemleak, the end of the call trace for the rest.  One that has no call trace is one line.
 """
 
 import re
@@ -42,6 +42,8 @@ def _end(lines, start):
         for i in window:
             if OPENS.match(lines[i]):
                 return i
+    if lines[start].startswith("kmemleak:"):
+        return next((i - 1 for i in window if not lines[i].startswith("kmemleak:")), window[-1])
     traced, end, near = False, start, start
     for i in window:
         if END_TRACE.match(lines[i]):

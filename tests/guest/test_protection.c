@@ -153,15 +153,16 @@ TEST_F(fd_mr, the_rkey_is_dead_after_dereg)
 	ASSERT_TRUE(untouched());
 }
 
-static int bind_mw(FIXTURE_DATA(fd_mr) *self, struct ibv_mw *mw, uint32_t *rkey)
+/* The status of a refused bind is rxe's choice (it flushes the QP). */
+static int bind_mw(FIXTURE_DATA(fd_mr) *self, struct ibv_mw *mw, uint64_t addr,
+		   uint64_t length, unsigned int access, uint32_t *rkey)
 {
 	struct ibv_send_wr *bad, wr = {
 		.opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED,
 		.bind_mw = {
 			.mw = mw, .rkey = ibv_inc_rkey(mw->rkey),
-			.bind_info = { .mr = self->mr, .addr = IOVA + PAGE + 1, .length = 3000,
-				       .mw_access_flags = IBV_ACCESS_REMOTE_WRITE |
-							  IBV_ACCESS_REMOTE_READ },
+			.bind_info = { .mr = self->mr, .addr = addr, .length = length,
+				       .mw_access_flags = access },
 		},
 	};
 
@@ -177,7 +178,8 @@ TEST_F(fd_mr, a_memory_window_binds_and_carries_data)
 	struct ibv_mw *mw = must(ibv_alloc_mw(self->pair.pd, IBV_MW_TYPE_2));
 	uint32_t rkey;
 
-	ASSERT_EQ(IBV_WC_SUCCESS, bind_mw(self, mw, &rkey));
+	ASSERT_EQ(IBV_WC_SUCCESS, bind_mw(self, mw, IOVA + PAGE + 1, 3000,
+					  IBV_ACCESS_REMOTE_WRITE, &rkey));
 	fill(self->mem, 3000, 12);
 	ASSERT_EQ(IBV_WC_SUCCESS, write_at(self, IOVA + PAGE + 1, 3000, rkey));
 	ASSERT_TRUE(filled(self->buf.cpu + PAGE + 1, 3000, 12, "buffer"));
@@ -187,6 +189,37 @@ TEST_F(fd_mr, a_memory_window_binds_and_carries_data)
 	ASSERT_NE(0, ibv_dereg_mr(self->mr));
 	ASSERT_EQ(0, ibv_dealloc_mw(mw));
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, write_at(self, IOVA + PAGE + 1, 8, rkey));
+}
+
+TEST_F(fd_mr, a_memory_window_does_not_reach_past_the_region)
+{
+	struct ibv_mw *mw = must(ibv_alloc_mw(self->pair.pd, IBV_MW_TYPE_2));
+	uint32_t rkey;
+
+	ASSERT_NE(IBV_WC_SUCCESS, bind_mw(self, mw, IOVA + self->buf.size - 5, 6,
+					      IBV_ACCESS_REMOTE_WRITE, &rkey));
+	ASSERT_EQ(0, ibv_dealloc_mw(mw));
+}
+
+TEST_F(fd_mr, a_memory_window_that_wraps_is_refused)
+{
+	struct ibv_mw *mw = must(ibv_alloc_mw(self->pair.pd, IBV_MW_TYPE_2));
+	uint32_t rkey;
+
+	ASSERT_NE(IBV_WC_SUCCESS, bind_mw(self, mw, IOVA + 8, -8ull,
+					      IBV_ACCESS_REMOTE_WRITE, &rkey));
+	ASSERT_EQ(0, ibv_dealloc_mw(mw));
+}
+
+TEST_F(fd_mr, a_memory_window_does_not_bring_flush)
+{
+	struct ibv_mw *mw = must(ibv_alloc_mw(self->pair.pd, IBV_MW_TYPE_2));
+	uint32_t rkey;
+
+	ASSERT_NE(IBV_WC_SUCCESS, bind_mw(self, mw, IOVA, PAGE,
+					      IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_FLUSH_GLOBAL,
+					      &rkey));
+	ASSERT_EQ(0, ibv_dealloc_mw(mw));
 }
 
 TEST_HARNESS_MAIN

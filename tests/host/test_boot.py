@@ -20,6 +20,10 @@ sys.path.insert(0, os.path.join(TOP, "scripts"))
 import mrfd_boot  # noqa: E402
 import mrfd_console  # noqa: E402
 
+# A test that is started in the background may have SIGINT ignored, and so would
+# the programs that it interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 BOOT = os.path.join(TOP, "scripts", "boot")
 
 
@@ -311,6 +315,13 @@ HUNG = """\
 [  184.5]  <TASK>
 [  184.6]  </TASK>"""
 
+LEAK = """\
+[   20.1] kmemleak: unreferenced object 0xffff888012345678 (size 64):
+[   20.2] kmemleak:   comm "sh", pid 1, jiffies 4294937296
+[   20.3] kmemleak:   backtrace (crc 0):
+[   20.4] kmemleak:     f+0x1/0x2
+[   20.5] kmemleak: 1 new suspected memory leaks (see /sys/kernel/debug/kmemleak)"""
+
 LINE = "[    9.9] DMA-API: device driver frees DMA memory with different size"
 
 
@@ -325,11 +336,11 @@ class Console(unittest.TestCase):
         self.assertEqual([report.text for report in found], strip)
 
     def test_each_kind_is_taken_from_its_first_line_to_its_last(self):
-        for text in KASAN, LOCKDEP, HUNG, LINE:
+        for text in KASAN, LOCKDEP, HUNG, LEAK, LINE:
             self.check(text)
 
     def test_reports_in_a_row_are_told_apart(self):
-        self.check(KASAN, LINE, LOCKDEP, HUNG, LINE, KASAN)
+        self.check(KASAN, LINE, LOCKDEP, HUNG, LEAK, LINE, KASAN)
 
     def test_healthy_log_has_none(self):
         log = ("[    0.0] Command line: panic=-1 WARNING: BUG:\n"

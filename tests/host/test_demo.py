@@ -23,6 +23,10 @@ sys.dont_write_bytecode = True
 
 import mrfd_boot  # noqa: E402
 
+# A test that is started in the background may have SIGINT ignored, and so would
+# the programs that it interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 DEMO = os.path.join(TOP, "scripts", "demo")
 OUT = os.path.join(mrfd_boot.BUILD, "demo")
 GREY, RGB, PALETTE, GREY_ALPHA, RGBA = 0, 2, 3, 4, 6  # PNG's colour types

@@ -24,8 +24,9 @@
 
 #include "test-exporter.h"
 
-#define DMABUF_TEST_FLAGS (DMABUF_TEST_NO_VMAP | DMABUF_TEST_FAIL_VMAP | \
+#define DMABUF_TEST_FAILS (DMABUF_TEST_FAIL_VMAP | \
 			   DMABUF_TEST_FAIL_BEGIN_CPU_ACCESS)
+#define DMABUF_TEST_FLAGS (DMABUF_TEST_NO_VMAP | DMABUF_TEST_FAILS)
 
 struct test_buffer {
 	void *vaddr;
@@ -133,8 +134,12 @@ static int test_create(const struct dmabuf_test_create *create)
 	int ret = -ENOMEM;
 
 	if (!create->size || create->size % PAGE_SIZE ||
-	    create->size > 64 << 20 || create->error > MAX_ERRNO ||
-	    create->flags & ~DMABUF_TEST_FLAGS)
+	    create->size > 64 << 20 || create->flags & ~DMABUF_TEST_FLAGS)
+		return -EINVAL;
+
+	/* An op that fails without an error would not fail. */
+	if (create->error > MAX_ERRNO ||
+	    (create->flags & DMABUF_TEST_FAILS && !create->error))
 		return -EINVAL;
 
 	buf = kzalloc(sizeof(*buf), GFP_KERNEL);

@@ -41,19 +41,35 @@ void rxe_vmap_copy(struct rxe_mr *mr, u64 iova, void *addr,
 		wmb(); /* may be write-combined; ACK must not overtake it */
 }
 
-/* Returns the old value. Caller holds rxe_atomic_ops_lock. */
+/* The accessors of I/O memory are little endian, its bytes are the CPU's. */
+static u64 rxe_vmap_order(const struct iosys_map *map, u64 value)
+{
+	return map->is_iomem ? (__force u64)cpu_to_le64(value) : value;
+}
+
+static u64 rxe_vmap_load(const struct iosys_map *map)
+{
+	return rxe_vmap_order(map, iosys_map_rd(map, 0, u64));
+}
+
+static void rxe_vmap_store(struct iosys_map *map, u64 value)
+{
+	iosys_map_wr(map, 0, u64, rxe_vmap_order(map, value));
+	if (map->is_iomem)
+		wmb(); /* as in rxe_vmap_copy() */
+}
+
+/* Returns the old value. Caller holds the lock of atomic operations. */
 u64 rxe_vmap_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
 		       u64 swap_add)
 {
 	struct iosys_map map = rxe_vmap_at(mr, iova);
-	u64 value = iosys_map_rd(&map, 0, u64);
+	u64 value = rxe_vmap_load(&map);
 
 	if (opcode != IB_OPCODE_RC_COMPARE_SWAP)
-		iosys_map_wr(&map, 0, u64, value + swap_add);
+		rxe_vmap_store(&map, value + swap_add);
 	else if (value == compare)
-		iosys_map_wr(&map, 0, u64, swap_add);
-	if (map.is_iomem)
-		wmb();
+		rxe_vmap_store(&map, swap_add);
 
 	return value;
 }
@@ -63,9 +79,7 @@ void rxe_vmap_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
 	struct iosys_map map = rxe_vmap_at(mr, iova);
 
 	wmb(); /* after all prior operations have completed, as in rxe_mr.c */
-	iosys_map_wr(&map, 0, u64, value);
-	if (map.is_iomem)
-		wmb();
+	rxe_vmap_store(&map, value);
 }
 
 /**
