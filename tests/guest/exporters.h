@@ -46,7 +46,7 @@ FIXTURE_SETUP(fd_mr)
 
 	if (missing)
 		die("the guest has no %s", missing);
-	self->ctx = open_device();
+	self->ctx = open_device("rxe0");
 	pair_open(&self->pair, self->ctx, NULL);
 	buffer_open(&self->buf, variant->exporter, SIZE);
 	fill(self->buf.cpu, self->buf.size, 99);

@@ -8,14 +8,17 @@
 #include <dirent.h>
 #include <time.h>
 
-struct ibv_context *open_device(void)
+struct ibv_context *open_device(const char *name)
 {
 	struct ibv_device **list = must(ibv_get_device_list(NULL));
 	struct ibv_context *ctx;
+	int i = 0;
 
-	if (!list[0])
-		die("no RDMA device");
-	ctx = must(ibv_open_device(list[0]));
+	while (list[i] && strcmp(ibv_get_device_name(list[i]), name))
+		i++;
+	if (!list[i])
+		die("no RDMA device %s", name);
+	ctx = must(ibv_open_device(list[i]));
 	ibv_free_device_list(list);
 	return ctx;
 }

@@ -41,7 +41,7 @@ struct pair {
 	struct ibv_qp *qp[2];
 };
 
-struct ibv_context *open_device(void);
+struct ibv_context *open_device(const char *name);
 void pair_open(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2]);
 void pair_close(struct pair *p);
 enum ibv_wc_status rdma_op(struct pair *p, enum ibv_wr_opcode opcode,

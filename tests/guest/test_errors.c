@@ -23,7 +23,7 @@ FIXTURE(reg)
 FIXTURE_SETUP(reg)
 {
 	ASSERT_TRUE(nothing_left());
-	self->ctx = open_device();
+	self->ctx = open_device("rxe0");
 	self->pd = must(ibv_alloc_pd(self->ctx));
 	buffer_open(&self->buf, VGEM, SIZE);
 }
@@ -209,6 +209,21 @@ TEST_F(reg, ibv_reg_dmabuf_mr_says_the_same)
 	ASSERT_EQ(EINVAL, errno);
 }
 
+TEST_F(reg, a_device_without_the_op_is_EOPNOTSUPP)
+{
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+
+	ASSERT_EQ(0, system("rdma link add siw0 type siw netdev eth0-peer"));
+	ctx = open_device("siw0");
+	pd = must(ibv_alloc_pd(ctx));
+	/* The library says so without asking the kernel; write() asks it. */
+	ASSERT_EQ(EOPNOTSUPP, errno_of(pd, 0, PAGE, 0, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(0, ibv_dealloc_pd(pd));
+	ibv_close_device(ctx);
+	ASSERT_EQ(0, system("rdma link delete siw0"));
+}
+
 TEST_F(reg, an_invalid_pd_is_refused)
 {
 	struct ibv_pd none = { .context = self->ctx, .handle = 12345 };
@@ -224,7 +239,7 @@ TEST_F(reg, the_write_command_registers)
 	/* The PD is in use by it, so leave both to a close of the device. */
 	ibv_close_device(self->ctx);
 	ASSERT_EQ(0, mr_count());
-	self->ctx = open_device();
+	self->ctx = open_device("rxe0");
 	self->pd = must(ibv_alloc_pd(self->ctx));
 }
 

@@ -103,7 +103,7 @@ FIXTURE(odd_exporter)
 FIXTURE_SETUP(odd_exporter)
 {
 	ASSERT_TRUE(nothing_left());
-	self->ctx = open_device();
+	self->ctx = open_device("rxe0");
 	self->pd = must(ibv_alloc_pd(self->ctx));
 }
 

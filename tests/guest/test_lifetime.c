@@ -33,7 +33,7 @@ struct traffic {
 
 static void traffic_open(struct traffic *t, enum exporter e)
 {
-	pair_open(&t->pair, open_device(), NULL);
+	pair_open(&t->pair, open_device("rxe0"), NULL);
 	buffer_open(&t->buf, e, SIZE);
 	t->fd_mr = must(ibv_reg_mr_fd(t->pair.pd, NULL, t->buf.size, IBV_MR_FD_TYPE_DMABUF,
 				      t->buf.fd, ALL_ACCESS));
