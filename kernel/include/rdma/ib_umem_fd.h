@@ -8,6 +8,7 @@
 #define IB_UMEM_FD_H
 
 #include <linux/err.h>
+#include <linux/fs.h>
 #include <linux/iosys-map.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -51,11 +52,27 @@ static inline struct ib_umem_vmap *to_ib_umem_vmap(struct ib_umem *umem)
 	return container_of(umem, struct ib_umem_vmap, umem);
 }
 
+/*
+ * The rule of mmap(2) for a shared mapping, so that a process that was handed a
+ * read-only fd cannot write by RDMA what it cannot write by the CPU.
+ */
+static inline bool ib_umem_fd_mode_allows(const struct file *file,
+					  unsigned int access)
+{
+	return file->f_mode & FMODE_READ &&
+	       (file->f_mode & FMODE_WRITE || !ib_access_writable(access));
+}
+
 #ifdef CONFIG_INFINIBAND_USER_MEM
 
 struct ib_umem *ib_umem_get_fd(struct ib_device *device,
 			       const struct ib_umem_fd_attr *attr);
 void ib_umem_vmap_release(struct ib_umem_vmap *vmap);
+
+/* for umem.c and umem_fd.c */
+struct ib_umem *ib_umem_memfd_get(struct ib_device *device,
+				  const struct ib_umem_fd_attr *attr);
+void ib_umem_memfd_release(struct ib_umem *umem);
 
 #else /* CONFIG_INFINIBAND_USER_MEM */
 
@@ -66,6 +83,7 @@ ib_umem_get_fd(struct ib_device *device, const struct ib_umem_fd_attr *attr)
 }
 
 static inline void ib_umem_vmap_release(struct ib_umem_vmap *vmap) { }
+static inline void ib_umem_memfd_release(struct ib_umem *umem) { }
 
 #endif /* CONFIG_INFINIBAND_USER_MEM */
 #endif /* IB_UMEM_FD_H */

@@ -6,7 +6,8 @@
  * ib_umem_get_fd() takes memory that it only holds as a file descriptor, which
  * need not be mapped, nor be mappable, by any process.  What comes back is an
  * ib_umem like any other: a driver finds out its kind, and whoever owns it ends
- * it with ib_umem_release().
+ * it with ib_umem_release().  Here are the checks that are the same for all
+ * kinds, and one kind, the dma-buf; umem_memfd.c has the other.
  *
  * A software device moves bytes with the CPU, so a dma-buf is imported for it
  * by vmap: no attachment is made, because there is no device that could do DMA.
@@ -29,16 +30,6 @@ static enum dma_data_direction ib_umem_vmap_direction(struct ib_umem *umem)
 	return umem->writable ? DMA_BIDIRECTIONAL : DMA_FROM_DEVICE;
 }
 
-/*
- * The rule of mmap(2) for a shared mapping, so that a process that was handed a
- * read-only fd cannot write by RDMA what it cannot write by the CPU.
- */
-static bool ib_fd_mode_allows(const struct file *file, unsigned int access)
-{
-	return file->f_mode & FMODE_READ &&
-	       (file->f_mode & FMODE_WRITE || !ib_access_writable(access));
-}
-
 static struct ib_umem *ib_umem_vmap_get(struct ib_device *device,
 					const struct ib_umem_fd_attr *attr)
 {
@@ -54,7 +45,7 @@ static struct ib_umem *ib_umem_vmap_get(struct ib_device *device,
 			       PTR_ERR(dmabuf));
 
 	ret = -EACCES;
-	if (!ib_fd_mode_allows(dmabuf->file, attr->access))
+	if (!ib_umem_fd_mode_allows(dmabuf->file, attr->access))
 		goto err_put;
 
 	ret = -ERANGE;
@@ -116,16 +107,24 @@ err_put:
  * -EINVAL: zero length, @attr->iova not equal to @attr->offset modulo
  *	PAGE_SIZE, or an unknown @attr->fd_type
  * -EOVERFLOW: offset + length or iova + length does not fit in 64 bits
- * -EOPNOTSUPP: @device does DMA; there is no import for such devices yet
+ * -EOPNOTSUPP: a dma-buf, and @device does DMA, for which there is no import
+ *	yet; or a file in memory, and @attr->access is on demand
  * -EBADF: @attr->fd is not open
- * -EBADFD: @attr->fd is open and no dma-buf
+ * -EBADFD: @attr->fd is open and not of the type that @attr->fd_type says
  * -EACCES: the fd was not opened for reading, or not for writing and
  *	@attr->access writes
- * -ERANGE: the region ends past the end of the dma-buf
+ * -ERANGE: the region ends past the end of the dma-buf or of the file
+ * -ENOMEM: no memory; or a file in memory, and RLIMIT_MEMLOCK does not allow to
+ *	pin so much more, or a huge page is needed for a hole and none is free
+ * of a dma-buf:
  * -ENXIO: the exporter has no mapping for the CPU
- * -ENOMEM: no memory
  * -ERESTARTSYS: a signal came while waiting for the exporter
- * or what the exporter's vmap or begin_cpu_access gave.
+ * or what the exporter's vmap or begin_cpu_access gave;
+ * of a file in memory:
+ * -EPERM: @attr->access writes and the file is sealed against that; or the
+ *	process may not lock any memory
+ * -EINTR: the process is being killed
+ * or what it gave to allocate a hole, -ENOSPC if the file system is full.
  */
 struct ib_umem *ib_umem_get_fd(struct ib_device *device,
 			       const struct ib_umem_fd_attr *attr)
@@ -139,13 +138,18 @@ struct ib_umem *ib_umem_get_fd(struct ib_device *device,
 	    check_add_overflow(attr->iova, attr->length, &end))
 		return ERR_PTR(-EOVERFLOW);
 
-	if (attr->fd_type != IB_UVERBS_MR_FD_TYPE_DMABUF)
+	switch (attr->fd_type) {
+	case IB_UVERBS_MR_FD_TYPE_DMABUF:
+		if (!ib_uses_virt_dma(device))
+			return ERR_PTR(-EOPNOTSUPP);
+		return ib_umem_vmap_get(device, attr);
+	case IB_UVERBS_MR_FD_TYPE_MEMFD:
+		if (attr->access & IB_ACCESS_ON_DEMAND)
+			return ERR_PTR(-EOPNOTSUPP);
+		return ib_umem_memfd_get(device, attr);
+	default:
 		return ERR_PTR(-EINVAL);
-
-	if (!ib_uses_virt_dma(device))
-		return ERR_PTR(-EOPNOTSUPP);
-
-	return ib_umem_vmap_get(device, attr);
+	}
 }
 EXPORT_SYMBOL(ib_umem_get_fd);
 

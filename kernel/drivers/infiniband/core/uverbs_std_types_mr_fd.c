@@ -64,6 +64,7 @@ struct ib_mr *uverbs_reg_mr_fd(struct ib_uobject *uobj, struct ib_pd *pd,
 	mr->device = device;
 	mr->pd = pd;
 	mr->type = IB_MR_TYPE_USER;
+	mr->access_flags = attr->access;
 	mr->uobject = uobj;
 	atomic_inc(&pd->usecnt);
 

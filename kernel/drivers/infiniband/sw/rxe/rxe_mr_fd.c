@@ -2,11 +2,13 @@
 /*
  * Memory regions from file descriptors: rxe's part
  *
- * The core hands over a umem that is mapped for the CPU (struct ib_umem_vmap).
- * rxe gives it keys, and here are the three ways in which a packet touches it:
- * copy, atomic operation, atomic write.  Whoever calls them has checked the
- * range and holds a reference on the MR, and dereg waits for that reference,
- * so the mapping outlives the access.
+ * The core hands over a umem and rxe gives it keys, or puts it in the place of
+ * what an MR has.  A memfd comes as pages, and from then on is like any other
+ * memory.  A dma-buf comes mapped for the CPU (struct ib_umem_vmap), and here
+ * are the three ways in which a packet touches that: copy, atomic operation,
+ * atomic write.  Whoever calls them has checked the range and holds a reference
+ * on the MR, and dereg waits for that reference, so the mapping outlives the
+ * access.
  *
  * The memory may be I/O memory: plain loads and stores, memcpy() and struct
  * page are not for it, the accessors of iosys_map are.
@@ -20,7 +22,7 @@
 
 static struct iosys_map rxe_vmap_at(struct rxe_mr *mr, u64 iova)
 {
-	struct ib_umem_vmap *vmap = to_ib_umem_vmap(mr->umem);
+	struct ib_umem_vmap *vmap = to_ib_umem_vmap(mr->mem->umem);
 
 	return IOSYS_MAP_INIT_OFFSET(&vmap->map, vmap->umem.address +
 				     (iova - mr->ibmr.iova));
@@ -90,40 +92,52 @@ void rxe_vmap_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
  * @access: access flags, checked by the core
  * @attrs: not used
  *
- * Return: the MR, or -EOPNOTSUPP for access that rxe does not do on such
- * memory (on demand, flush), -ENOMEM, or -EINVAL when no MR is left.
+ * Return: the MR, or an ERR_PTR: -EOPNOTSUPP for access that rxe does not do on
+ * such memory (on demand; on a dma-buf flush too), -ENOMEM, -EINVAL when no MR
+ * is left, or when a flush to persistence is asked of memory that is not
+ * persistent.
  */
 struct ib_mr *rxe_reg_user_mr_fd(struct ib_pd *ibpd, struct ib_umem *umem,
 				 u64 iova, int access,
 				 struct uverbs_attr_bundle *attrs)
 {
 	struct rxe_dev *rxe = to_rdev(ibpd->device);
-	struct rxe_pd *pd = to_rpd(ibpd);
+	struct rxe_mr_mem *mem;
 	struct rxe_mr *mr;
 	int err;
 
-	if (access & ~RXE_ACCESS_SUPPORTED_MR_FD)
+	if (access & ~RXE_ACCESS_SUPPORTED_MR)
 		return ERR_PTR(-EOPNOTSUPP);
 
+	mem = rxe_mr_mem_new(umem, access);
+	if (IS_ERR(mem))
+		return ERR_CAST(mem);
+
+	err = -ENOMEM;
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
 	if (!mr)
-		return ERR_PTR(-ENOMEM);
+		goto err_mem;
 
 	err = rxe_add_to_pool(&rxe->mr_pool, mr);
-	if (err) {
-		kfree(mr);
-		return ERR_PTR(err);
-	}
+	if (err)
+		goto err_free;
 
-	rxe_get(pd);
+	rxe_get(to_rpd(ibpd));
 	mr->ibmr.pd = ibpd;
 	mr->ibmr.device = ibpd->device;
 	mr->ibmr.iova = iova;
 	mr->ibmr.length = umem->length;
-	rxe_mr_init_vmap(access, umem, mr);
+	rxe_mr_init_fd(access, mem, mr);
 
 	rxe_finalize(mr);
 	return &mr->ibmr;
+
+err_free:
+	kfree(mr);
+err_mem:
+	mem->umem = NULL; /* the core's again */
+	rxe_mr_mem_put(mem);
+	return ERR_PTR(err);
 }
 
 /* The op reg_user_mr_dmabuf: the same, for users of ibv_reg_dmabuf_mr(). */
@@ -151,4 +165,49 @@ struct ib_mr *rxe_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 		ib_umem_release(umem);
 
 	return mr;
+}
+
+/**
+ * rxe_rereg_user_mr_fd - the op rereg_user_mr_fd
+ * @ibmr: a user MR of any kind of memory
+ * @flags: enum ib_mr_rereg_flags
+ * @umem: with IB_MR_REREG_TRANS memory from ib_umem_get_fd(); owned by the MR
+ *	on success
+ * @iova: address of the first byte of @umem
+ * @access: access flags that the MR is to have
+ * @pd: protection domain that it is to have
+ * @attrs: not used
+ *
+ * Return: the MR that took the place of @ibmr, or an ERR_PTR as of
+ * rxe_reg_user_mr_fd(), rxe_mr_rereg_mem(), rxe_mr_replace().
+ */
+struct ib_mr *rxe_rereg_user_mr_fd(struct ib_mr *ibmr, int flags,
+				   struct ib_umem *umem, u64 iova, int access,
+				   struct ib_pd *pd,
+				   struct uverbs_attr_bundle *attrs)
+{
+	struct rxe_mr *mr = to_rmr(ibmr);
+	struct rxe_mr_mem *mem;
+	struct ib_mr *new;
+
+	if (access & ~RXE_ACCESS_SUPPORTED_MR)
+		return ERR_PTR(-EOPNOTSUPP);
+
+	if (umem)
+		mem = rxe_mr_mem_new(umem, access);
+	else
+		mem = rxe_mr_rereg_mem(mr, flags, access);
+	if (IS_ERR(mem))
+		return ERR_CAST(mem);
+
+	new = rxe_mr_replace(mr, pd, access, mem,
+			     umem ? iova : ibmr->iova,
+			     umem ? umem->length : ibmr->length);
+	if (IS_ERR(new)) {
+		if (umem)
+			mem->umem = NULL; /* the core's again */
+		rxe_mr_mem_put(mem);
+	}
+
+	return new;
 }
