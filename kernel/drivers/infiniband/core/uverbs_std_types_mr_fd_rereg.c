@@ -251,7 +251,7 @@ static int UVERBS_HANDLER(UVERBS_METHOD_REREG_MR_FD)(
 {
 	struct ib_uobject *uobj =
 		uverbs_attr_get_uobject(attrs, UVERBS_ATTR_REREG_MR_FD_HANDLE);
-	struct uverbs_mr_keys keys = uverbs_mr_keys(uobj->object);
+	struct uverbs_mr_keys old = uverbs_mr_keys(uobj->object), keys;
 	struct ib_umem_fd_attr attr = {};
 	struct ib_pd *pd = NULL;
 	u32 flags;
@@ -267,12 +267,12 @@ static int UVERBS_HANDLER(UVERBS_METHOD_REREG_MR_FD)(
 		return ret;
 
 	/* If they cannot be written, let it be known while all is as it was. */
-	ret = uverbs_rereg_put_keys(keys, attrs);
+	ret = uverbs_rereg_put_keys(old, attrs);
 	if (ret)
 		return ret;
 
 	ret = uverbs_rereg_mr_fd(uobj, flags, pd, &attr, &keys, attrs);
-	if (ret)
+	if (ret || uverbs_mr_keys_equal(keys, old))
 		return ret;
 
 	return uverbs_rereg_put_keys(keys, attrs);
