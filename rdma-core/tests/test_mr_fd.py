@@ -3,9 +3,11 @@
 Test module for registration of memory by file descriptor (pyverbs' MRFd).
 
 The memory is a dma-buf of a DRM device. If there is no GPU, vgem will do.
+tests/test_memfd_mr.py runs these cases with a memfd.
 """
 import resource
 import unittest
+import socket
 import errno
 import os
 
@@ -28,37 +30,59 @@ IOVA = 0x7f0012340000
 GUARD = b'g'
 
 
-def check_mr_fd_support(ctx, gpu=0):
+class DmaBufMemory:
     """
-    Check if the RDMA driver does registration by file descriptor. Skip the test
-    if not.
+    What a test case has to know of the memory that it registers.
     """
-    check_dmabuf_support(gpu)
-    try:
-        with PD(ctx) as pd, MRFd(pd, PAGE, 0, DmaBuf(PAGE, gpu=gpu)):
-            pass
-    except PyverbsRDMAError as ex:
-        if ex.error_code == errno.EOPNOTSUPP:
-            raise unittest.SkipTest('Reg MR by file descriptor is not supported by the RDMA driver')
-        raise ex
+    fd_type = int(e.IBV_MR_FD_TYPE_DMABUF)
+
+    def check_memory(self):
+        check_dmabuf_support(self.config['gpu'])
+
+    def alloc(self, flags=os.O_RDWR):
+        """
+        Allocate a buffer with a file descriptor, to be opened with the flags.
+        """
+        return DmaBuf(BUF_SIZE, gpu=self.config['gpu'], gtt=self.config['gtt'], flags=flags)
+
+    def check_support(self, ctx):
+        """
+        Skip the test if there is no such memory or the RDMA driver does not
+        register it by file descriptor.
+        """
+        self.check_memory()
+        mem = self.alloc()
+        try:
+            with PD(ctx) as pd, MRFd(pd, PAGE, 0, mr_fd(mem), fd_type=self.fd_type):
+                pass
+        except PyverbsRDMAError as ex:
+            if ex.error_code == errno.EOPNOTSUPP:
+                raise unittest.SkipTest('Reg MR by file descriptor is not supported by the RDMA driver')
+            raise ex
 
 
-class MRFdAPITest(PyverbsAPITestCase):
+def mr_fd(mem):
     """
-    Common part of the tests without traffic: a PD and a dma-buf.
+    Get what MRFd() takes of a buffer: a DmaBuf, or else the file descriptor.
+    """
+    return mem if isinstance(mem, DmaBuf) else mem.fd
+
+
+class MRFdAPITest(DmaBufMemory, PyverbsAPITestCase):
+    """
+    Common part of the tests without traffic: a PD and a buffer.
     """
     def setUp(self):
         super().setUp()
-        self.gpu = self.config['gpu']
-        self.gtt = self.config['gtt']
-        check_mr_fd_support(self.ctx, self.gpu)
+        self.check_support(self.ctx)
         self.pd = PD(self.ctx)
-        self.dmabuf = DmaBuf(BUF_SIZE, gpu=self.gpu, gtt=self.gtt)
+        self.mem = self.alloc()
         # The exporter may have rounded it up
-        self.size = os.lseek(self.dmabuf.fd, 0, os.SEEK_END)
+        self.size = os.lseek(self.mem.fd, 0, os.SEEK_END)
 
     def reg(self, length=PAGE, access=e.IBV_ACCESS_LOCAL_WRITE, fd=None, **kwargs):
-        return MRFd(self.pd, length, access, self.dmabuf if fd is None else fd, **kwargs)
+        kwargs.setdefault('fd_type', self.fd_type)
+        return MRFd(self.pd, length, access, mr_fd(self.mem) if fd is None else fd, **kwargs)
 
     def reg_fails(self, err, **kwargs):
         """
@@ -116,8 +140,8 @@ class MRFdTest(MRFdAPITest):
         """
         Test that the MR outlives its file descriptor, and its exporter's handle
         """
-        mr = self.reg(fd=self.dmabuf.fd)
-        self.dmabuf.close()
+        mr = self.reg(fd=self.mem.fd)
+        self.mem.close()
         mr.close()
 
     def test_mr_fd_odd_offset(self):
@@ -140,27 +164,15 @@ class MRFdTest(MRFdAPITest):
         with self.reg(length=PAGE, offset=PAGE + 5) as mr:
             mr.write('abc', 3, 1)
             self.assertEqual(mr.read(3, 1), b'abc')
-            self.assertEqual(self.dmabuf.read(3, PAGE + 6), b'abc')
+            self.assertEqual(self.mem.read(3, PAGE + 6), b'abc')
 
     def test_mr_fd_read_only(self):
         """
         Test that a read-only file descriptor is enough for read access
         """
-        fd = DmaBuf(BUF_SIZE, gpu=self.gpu, gtt=self.gtt, flags=os.O_RDONLY)
+        mem = self.alloc(os.O_RDONLY)
         for access in [0, e.IBV_ACCESS_REMOTE_READ]:
-            self.reg(access=access, fd=fd).close()
-
-    def test_mr_fd_rereg(self):
-        """
-        Verify that ibv_rereg_mr() refuses an MR of a file descriptor
-        """
-        with self.reg() as mr:
-            for flags in e.ibv_rereg_mr_flags:
-                with self.assertRaises(PyverbsRDMAError) as ex:
-                    mr.rereg(flags, self.pd, IOVA, PAGE,
-                             0 if flags != e.IBV_REREG_MR_CHANGE_ACCESS
-                             else e.IBV_ACCESS_LOCAL_WRITE)
-                self.assertEqual(ex.exception.error_code, errno.EINVAL)
+            self.reg(access=access, fd=mem.fd).close()
 
 
 class MRFdErrorTest(MRFdAPITest):
@@ -171,30 +183,33 @@ class MRFdErrorTest(MRFdAPITest):
         """
         Verify EBADF for a file descriptor that is not open
         """
-        closed = os.dup(self.dmabuf.fd)
+        closed = os.dup(self.mem.fd)
         os.close(closed)
         for fd in [closed, -1, -2]:
             with self.subTest(fd=fd):
                 self.reg_fails(errno.EBADF, fd=fd)
 
-    def test_mr_fd_not_dmabuf(self):
+    def test_mr_fd_other_kind(self):
         """
         Verify EBADFD for a file descriptor of something else
         """
-        with open('/dev/zero', 'rb+', buffering=0) as zero:
-            self.reg_fails(errno.EBADFD, fd=zero.fileno())
+        with open('/dev/zero', 'rb+', buffering=0) as zero, open(__file__, 'rb') as file, \
+                socket.socket() as sock:
+            for other in [zero, file, sock]:
+                with self.subTest(other=other):
+                    self.reg_fails(errno.EBADFD, fd=other.fileno(), access=0)
 
     def test_mr_fd_not_writable(self):
         """
         Verify EACCES for write access through a read-only file descriptor
         """
-        fd = DmaBuf(BUF_SIZE, gpu=self.gpu, gtt=self.gtt, flags=os.O_RDONLY)
+        mem = self.alloc(os.O_RDONLY)
         for access in [e.IBV_ACCESS_LOCAL_WRITE,
                        e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE,
                        e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_ATOMIC,
                        e.IBV_ACCESS_MW_BIND]:
             with self.subTest(access=access):
-                self.reg_fails(errno.EACCES, access=access, fd=fd)
+                self.reg_fails(errno.EACCES, access=access, fd=mem.fd)
 
     def test_mr_fd_past_end(self):
         """
@@ -263,23 +278,21 @@ class MRFdErrorTest(MRFdAPITest):
 
 
 class MRFdRC(RCResources):
-    def __init__(self, dev_name, ib_port, gid_index, gpu, gtt, offset=0, iova=IOVA,
+    def __init__(self, dev_name, ib_port, gid_index, memory, offset=0, iova=IOVA,
                  at_end=False, closed=False, atomic=False, **kwargs):
         """
         Initialize RC resources over an MR registered by file descriptor.
         :param dev_name: Device name to be used
         :param ib_port: IB port of the device to use
         :param gid_index: Which GID index to use
-        :param gpu: GPU unit to allocate dmabuf from
-        :param gtt: Allocate dmabuf from GTT instead of VRAM
-        :param offset: Offset of the MR in the dmabuf
+        :param memory: A DmaBufMemory
+        :param offset: Offset of the MR in the buffer
         :param iova: Address of the MR, but for the offset in a page
-        :param at_end: The MR ends where the dmabuf ends
+        :param at_end: The MR ends where the buffer ends
         :param closed: Leave nothing but the MR to hold the memory
         :param atomic: Allow remote atomic access
         """
-        self.gpu = gpu
-        self.gtt = gtt
+        self.memory = memory
         self.offset = offset
         self.iova = iova
         self.at_end = at_end
@@ -291,16 +304,17 @@ class MRFdRC(RCResources):
         super().__init__(dev_name=dev_name, ib_port=ib_port, gid_index=gid_index, **kwargs)
 
     def create_mr(self):
-        self.dmabuf = DmaBuf(BUF_SIZE, gpu=self.gpu, gtt=self.gtt)
-        self.size = os.lseek(self.dmabuf.fd, 0, os.SEEK_END)
+        self.mem = self.memory.alloc()
+        self.size = os.lseek(self.mem.fd, 0, os.SEEK_END)
         if self.at_end:
             self.offset = self.size - self.msg_size
-        self.dmabuf.write(GUARD * self.size, self.size)
+        self.mem.write(GUARD * self.size, self.size)
         self.mr = MRFd(self.pd, self.msg_size, self.access,
-                       self.dmabuf.fd if self.closed else self.dmabuf,
-                       offset=self.offset, iova=self.iova + self.offset % PAGE)
+                       self.mem.fd if self.closed else mr_fd(self.mem),
+                       offset=self.offset, iova=self.iova + self.offset % PAGE,
+                       fd_type=self.memory.fd_type)
         if self.closed:
-            self.dmabuf.close()
+            self.mem.close()
 
     def create_qp_attr(self):
         qp_attr = QPAttr(port_num=self.ib_port)
@@ -311,30 +325,29 @@ class MRFdRC(RCResources):
         """
         Verify that nothing was written around the region.
         """
-        data = self.dmabuf.read(self.size)
+        data = self.mem.read(self.size)
         around = data[:self.offset] + data[self.offset + self.msg_size:]
         assert around == GUARD * len(around), 'Bytes outside of the MR were changed'
 
 
-class MRFdTrafficTest(RDMATestCase):
+class MRFdTrafficTest(DmaBufMemory, RDMATestCase):
     """
     Test that each operation of an RC QP works on an MR of a file descriptor.
     """
     def setUp(self):
         super().setUp()
         self.iters = 100
-        self.mr_args = {'gpu': self.config['gpu'], 'gtt': self.config['gtt']}
         with d.Context(name=self.dev_name) as ctx:
-            check_mr_fd_support(ctx, self.config['gpu'])
+            self.check_support(ctx)
 
     def rdma(self, send_op, **kwargs):
-        self.create_players(MRFdRC, **self.mr_args, **kwargs)
+        self.create_players(MRFdRC, memory=self, **kwargs)
         u.rdma_traffic(**self.traffic_args, send_op=send_op)
         self.client.check_guard()
         self.server.check_guard()
 
     def send_recv(self, send_op, **kwargs):
-        self.create_players(MRFdRC, **self.mr_args, **kwargs)
+        self.create_players(MRFdRC, memory=self, **kwargs)
         u.traffic(**self.traffic_args, send_op=send_op)
         self.client.check_guard()
         self.server.check_guard()
@@ -343,7 +356,7 @@ class MRFdTrafficTest(RDMATestCase):
         ctx = d.Context(name=self.dev_name)
         if ctx.query_device().atomic_caps == e.IBV_ATOMIC_NONE:
             raise unittest.SkipTest('Atomic operations are not supported')
-        self.create_players(MRFdRC, **self.mr_args, atomic=True, msg_size=8, **kwargs)
+        self.create_players(MRFdRC, memory=self, atomic=True, msg_size=8, **kwargs)
         u.atomic_traffic(**self.traffic_args, send_op=send_op)
         self.client.check_guard()
         self.server.check_guard()
@@ -418,7 +431,7 @@ class MRFdTrafficTest(RDMATestCase):
         """
         Verify that one byte past the end of the MR is out of reach
         """
-        self.create_players(MRFdRC, **self.mr_args)
+        self.create_players(MRFdRC, memory=self)
         self.client.raddr += 1
         with self.assertRaisesRegex(PyverbsRDMAError, 'Remote access error'):
             u.rdma_traffic(**self.traffic_args, send_op=e.IBV_WR_RDMA_WRITE)
@@ -428,7 +441,7 @@ class MRFdTrafficTest(RDMATestCase):
         """
         Test RDMA write and read with all file descriptors closed
         """
-        self.create_players(MRFdRC, **self.mr_args, closed=True)
+        self.create_players(MRFdRC, memory=self, closed=True)
         size = self.client.msg_size
         mr = MR(self.client.pd, size, e.IBV_ACCESS_LOCAL_WRITE)
         for op, data in [(e.IBV_WR_RDMA_WRITE, 'c' * size), (e.IBV_WR_RDMA_READ, '0' * size)]:

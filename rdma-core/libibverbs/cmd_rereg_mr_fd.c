@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The command that re-registers an MR, of whatever memory it is now, by file
+ * descriptor. Without IBV_REREG_MR_CHANGE_TRANSLATION it changes the PD or the
+ * access only, and the file descriptor and all that belongs to it are not used.
+ *
+ * The kernel does all of it or nothing, so *vmr is written to on success only:
+ * after any error it still tells what the MR is. Its addr, length and pd are
+ * ibv_rereg_mr_fd_iova()'s to change, which has to know the old ones.
+ */
+
+#include <infiniband/cmd_write.h>
+#include "ibverbs.h"
+
+int ibv_cmd_rereg_mr_fd(struct verbs_mr *vmr, uint32_t flags,
+			struct ibv_pd *pd, uint64_t offset, size_t length,
+			uint64_t iova, enum ibv_mr_fd_type fd_type, int fd,
+			int access, struct ibv_command_buffer *driver)
+{
+	DECLARE_FBCMD_BUFFER(cmdb, UVERBS_OBJECT_MR, UVERBS_METHOD_REREG_MR_FD,
+			     11, driver);
+	struct ibv_context *context = vmr->ibv_mr.context;
+	uint32_t lkey, rkey;
+	int ret;
+
+	/* fill_attr_in_fd() leaves -1 out, which the kernel calls EINVAL */
+	if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) && fd < 0) {
+		errno = EBADF;
+		return errno;
+	}
+
+	fill_attr_in_obj(cmdb, UVERBS_ATTR_REREG_MR_FD_HANDLE,
+			 vmr->ibv_mr.handle);
+	fill_attr_in_uint32(cmdb, UVERBS_ATTR_REREG_MR_FD_FLAGS, flags);
+	fill_attr_out_ptr(cmdb, UVERBS_ATTR_REREG_MR_FD_RESP_LKEY, &lkey);
+	fill_attr_out_ptr(cmdb, UVERBS_ATTR_REREG_MR_FD_RESP_RKEY, &rkey);
+
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		fill_attr_in_obj(cmdb, UVERBS_ATTR_REREG_MR_FD_PD_HANDLE,
+				 pd->handle);
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		fill_attr_const_in(cmdb, UVERBS_ATTR_REREG_MR_FD_TYPE, fd_type);
+		fill_attr_in_fd(cmdb, UVERBS_ATTR_REREG_MR_FD_FD, fd);
+		fill_attr_in_uint64(cmdb, UVERBS_ATTR_REREG_MR_FD_OFFSET,
+				    offset);
+		fill_attr_in_uint64(cmdb, UVERBS_ATTR_REREG_MR_FD_LENGTH,
+				    length);
+		fill_attr_in_uint64(cmdb, UVERBS_ATTR_REREG_MR_FD_IOVA, iova);
+	}
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		fill_attr_in_uint32(cmdb, UVERBS_ATTR_REREG_MR_FD_ACCESS_FLAGS,
+				    access);
+
+	/* What a driver adds has no place in the write() command below */
+	if (driver)
+		fallback_require_ioctl(cmdb);
+
+	switch (execute_ioctl_fallback(context, rereg_mr_fd, cmdb, &ret)) {
+	case TRY_WRITE: {
+		struct ib_uverbs_rereg_mr_fd_resp resp;
+		struct ibv_rereg_mr_fd req;
+
+		req.core_payload = (struct ib_uverbs_rereg_mr_fd){
+			.offset = offset,
+			.length = length,
+			.hca_va = iova,
+			.mr_handle = vmr->ibv_mr.handle,
+			.flags = flags,
+			.access_flags = access,
+			.fd_type = fd_type,
+			.fd = fd,
+		};
+		if (flags & IBV_REREG_MR_CHANGE_PD)
+			req.core_payload.pd_handle = pd->handle;
+		ret = execute_cmd_write(context, IB_USER_VERBS_CMD_REREG_MR_FD,
+					&req, sizeof(req), &resp, sizeof(resp));
+		/*
+		 * A kernel too old for INVOKE_WRITE answers EINVAL or ENOSYS
+		 * to a command that it does not know.
+		 */
+		if (!VERBS_WRITE_ONLY && !get_priv(context)->use_ioctl_write &&
+		    (ret == EINVAL || ret == ENOSYS)) {
+			errno = EOPNOTSUPP;
+			ret = errno;
+		}
+		if (ret)
+			return ret;
+
+		lkey = resp.lkey;
+		rkey = resp.rkey;
+		break;
+	}
+
+	case SUCCESS:
+		break;
+
+	default:
+		return ret;
+	}
+
+	vmr->ibv_mr.lkey = lkey;
+	vmr->ibv_mr.rkey = rkey;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION)
+		vmr->mr_type = IBV_MR_TYPE_FD_MR;
+	return 0;
+}

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: (GPL-2.0 OR Linux-OpenIB)
+"""
+Test module for re-registration by file descriptor that fails: why is told, and
+the MR is as it was, which RDMA through it shows each time.
+"""
+import errno
+import fcntl
+import os
+
+from tests.test_rereg_mr_fd import ReregTestCase, HostRegion, DmaBufRegion, \
+    MemFdRegion, ACCESS, TRANS, CHANGE_PD, CHANGE_ACCESS
+from pyverbs.pyverbs_error import PyverbsRDMAError
+from tests.test_mr_fd import PAGE, BUF_SIZE, IOVA
+from tests.test_memfd_mr import MemFd, MemLock
+from pyverbs.mr import MW, MWBindInfo, MWBind
+from pyverbs.dmabuf import DmaBuf
+import pyverbs.device as d
+from pyverbs.pd import PD
+import pyverbs.enums as e
+import tests.utils as u
+
+UNMAPPED = 1 << 40
+
+
+class ReregMRFdErrorTest(ReregTestCase):
+    """
+    Verify that a rereg that fails says why and leaves the MR as it was.
+    """
+    def state(self):
+        mr = self.server.mr
+        return mr.buf, mr.length, mr.handle, mr.lkey, mr.rkey
+
+    def rereg_fails(self, code, err, rereg, *args, **kwargs):
+        """
+        Verify that it fails with the code and the errno, and that the MR is as
+        it was.
+        """
+        before = self.state()
+        with self.assertRaises(PyverbsRDMAError) as ex:
+            rereg(*args, **kwargs)
+        self.assertRegex(str(ex.exception), f'IBV_REREG_MR_ERR_{code}\\b')
+        self.assertEqual(errno.errorcode[ex.exception.error_code], errno.errorcode[err])
+        self.assertEqual(self.state(), before)
+        self.check_all()
+
+    def fd_fails(self, code, err, region=None, flags=TRANS, access=0, pd=None, **kwargs):
+        """
+        rereg_fails() of a rereg by file descriptor that is good but for the
+        arguments given.
+        """
+        region = region or self.other
+        args = {'length': region.length, 'fd': region.fd, 'offset': region.offset,
+                'iova': region.addr, 'fd_type': region.fd_type}
+        self.rereg_fails(code, err, self.server.mr.rereg_fd, flags, pd or self.server.pd,
+                         access=access, **{**args, **kwargs})
+
+    def each(self):
+        """
+        Start with an MR of each kind of memory in turn.
+        """
+        for region in HostRegion(), DmaBufRegion(), MemFdRegion():
+            self.other = DmaBufRegion() if isinstance(region, MemFdRegion) else MemFdRegion()
+            self.start(region)
+            yield region
+
+    def test_rereg_input(self):
+        """
+        Verify IBV_REREG_MR_ERR_INPUT for what the library sees
+        """
+        with d.Context(name=self.dev_name) as ctx, PD(ctx) as pd:
+            for _ in self.each():
+                self.fd_fails('INPUT', errno.EINVAL, flags=0)
+                self.fd_fails('INPUT', errno.EINVAL, flags=TRANS | 8)
+                self.fd_fails('INPUT', errno.EINVAL, length=0)
+                self.fd_fails('INPUT', errno.EINVAL, access=ACCESS)
+                self.fd_fails('INPUT', errno.EINVAL, flags=CHANGE_PD, pd=pd)
+                self.rereg_fails('INPUT', errno.EINVAL, self.server.mr.rereg_fd, CHANGE_PD)
+
+    def test_rereg_not_open(self):
+        """
+        Verify EBADF for a file descriptor that is not open
+        """
+        for _ in self.each():
+            closed = os.dup(self.other.mem.fd)
+            os.close(closed)
+            self.fd_fails('CMD', errno.EBADF, fd=closed)
+            self.fd_fails('CMD', errno.EBADF, fd=-1)
+
+    def test_rereg_other_kind(self):
+        """
+        Verify EBADFD for a file descriptor of something else
+        """
+        with open('/dev/zero', 'rb+', buffering=0) as zero:
+            for _ in self.each():
+                self.fd_fails('CMD', errno.EBADFD, fd=zero.fileno())
+                self.fd_fails('CMD', errno.EBADFD, fd_type=self.other.fd_type ^ 3)
+
+    def test_rereg_place(self):
+        """
+        Verify the errno for a region that cannot be
+        """
+        for _ in self.each():
+            self.fd_fails('CMD', errno.ERANGE, offset=BUF_SIZE, iova=IOVA)
+            self.fd_fails('CMD', errno.ERANGE, length=BUF_SIZE)
+            self.fd_fails('CMD', errno.EOVERFLOW, offset=2**64 - PAGE, length=2 * PAGE, iova=IOVA)
+            self.fd_fails('CMD', errno.EOVERFLOW, offset=0, length=2 * PAGE, iova=2**64 - PAGE)
+            self.fd_fails('CMD', errno.EINVAL, iova=self.other.addr + 1)
+            self.fd_fails('CMD', errno.EINVAL, fd_type=0)
+
+    def test_rereg_access(self):
+        """
+        Verify the errno for access that cannot be, alone and with all else
+        """
+        for _ in self.each():
+            for flags in CHANGE_ACCESS, TRANS | CHANGE_PD | CHANGE_ACCESS:
+                for err, access in (errno.EINVAL, ACCESS | 1 << 19), \
+                        (errno.EINVAL, e.IBV_ACCESS_REMOTE_WRITE), \
+                        (errno.EINVAL, e.IBV_ACCESS_REMOTE_ATOMIC), \
+                        (errno.EOPNOTSUPP, ACCESS | e.IBV_ACCESS_ON_DEMAND):
+                    with self.subTest(flags=flags, access=access):
+                        self.fd_fails('CMD', err, flags=flags, access=access)
+
+    def test_rereg_nothing_changes(self):
+        """
+        Verify that a bad file descriptor keeps PD and access from changing
+        """
+        for _ in self.each():
+            with PD(self.server.ctx) as pd:
+                self.fd_fails('CMD', errno.EBADF, flags=7, pd=pd, fd=-1)
+                self.fd_fails('CMD', errno.ERANGE, flags=7, pd=pd, length=BUF_SIZE)
+
+    def test_rereg_not_writable(self):
+        """
+        Verify EACCES for write access, kept or new, to what is read-only
+        """
+        read_only = [(DmaBuf(BUF_SIZE, gpu=DmaBufRegion.gpu, gtt=DmaBufRegion.gtt,
+                             flags=os.O_RDONLY), DmaBufRegion.fd_type),
+                     (MemFd(BUF_SIZE, flags=os.O_RDONLY), MemFdRegion.fd_type)]
+        for mem, fd_type in read_only:
+            for _ in self.each():
+                args = {'fd': mem.fd, 'fd_type': fd_type}
+                self.fd_fails('CMD', errno.EACCES, **args)
+                self.fd_fails('CMD', errno.EACCES, flags=TRANS | CHANGE_ACCESS,
+                              access=e.IBV_ACCESS_LOCAL_WRITE, **args)
+                # It is good for reading, and then there is no way to write
+                self.server.mr.rereg_fd(TRANS | CHANGE_ACCESS, None, PAGE,
+                                        e.IBV_ACCESS_REMOTE_READ, mem.fd, 0, 0, fd_type)
+                with self.assertRaises(PyverbsRDMAError) as ex:
+                    self.server.mr.rereg_fd(CHANGE_ACCESS, access=ACCESS)
+                self.assertEqual(ex.exception.error_code, errno.EACCES)
+
+    def test_rereg_sealed(self):
+        """
+        Verify EPERM for write access to a memfd that is sealed against it
+        """
+        sealed = MemFdRegion()
+        sealed.mem.seal(fcntl.F_SEAL_WRITE)
+        for _ in self.each():
+            self.fd_fails('CMD', errno.EPERM, region=sealed)
+
+    def test_rereg_memlock(self):
+        """
+        Verify ENOMEM where old and new memory are more than RLIMIT_MEMLOCK
+        """
+        for region in HostRegion(0, 4 * PAGE), MemFdRegion(0, 4 * PAGE):
+            self.other = MemFdRegion(0, 5 * PAGE)
+            # The client's MR, this one, and what can replace it
+            with MemLock(BUF_SIZE + 4 * PAGE + 4 * PAGE):
+                self.start(region)
+                self.fd_fails('CMD', errno.ENOMEM)
+                # What a rereg lets go of is not charged any more
+                for new in [MemFdRegion(0, 4 * PAGE), region] * 4:
+                    self.rereg(new)
+                self.check_all()
+                self.client.mr.close()
+                self.server.mr.close()
+
+    def test_rereg_unmapped(self):
+        """
+        Verify that ibv_rereg_mr() to where nothing is mapped changes nothing
+        """
+        for _ in self.each():
+            before = self.state()
+            with self.assertRaises(PyverbsRDMAError):
+                self.server.mr.rereg(TRANS, self.server.pd, UNMAPPED, PAGE)
+            self.assertEqual(self.state(), before)
+            self.check_all()
+
+    def test_rereg_window(self):
+        """
+        Verify EINVAL while a memory window is bound to the MR
+        """
+        access = ACCESS | e.IBV_ACCESS_MW_BIND
+        for new in DmaBufRegion(), MemFdRegion():
+            self.start(HostRegion(), access)
+            self.other = new
+            mr = self.server.mr
+            with MW(self.server.pd, e.IBV_MW_TYPE_1) as mw:
+                info = MWBindInfo(mr, mr.buf, mr.length, e.IBV_ACCESS_REMOTE_WRITE)
+                self.server.qp.bind_mw(mw, MWBind(info, e.IBV_SEND_SIGNALED))
+                u.poll_cq(self.server.cq)
+                for flags in range(1, 8):
+                    self.fd_fails('CMD', errno.EINVAL, flags=flags,
+                                  access=access if flags & CHANGE_ACCESS else 0)
+            self.rereg(new)
+            self.check_all()
