@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * How the kernel takes a dma-buf: by which accessors it reaches I/O memory, and
- * what it does when the exporter fails.
+ * By which accessors the kernel reaches a dma-buf: I/O memory by those for it,
+ * system memory by none of them.
  *
- * The accessors are watched with kprobes on the kernel's memcpy_toio() and
+ * They are watched with kprobes on the kernel's memcpy_toio() and
  * memcpy_fromio(): a buffer in VRAM that were touched by plain memcpy() would
- * look the same to every other case under QEMU.  The failing exporter is
- * drivers/dma-buf/test-exporter.c, which warns (and so fails the run) about an
- * importer that has not undone what it did.
+ * look the same to every other case under QEMU.
  */
-#include "exporters.h"
-#include "test-exporter.h"
-#include <fcntl.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
+#include "odd.h"
 
 #define TRACING "/sys/kernel/tracing/"
+#define LENGTH 10000
+#define PACKETS ((LENGTH + 1023) / 1024)	/* one access for each; path MTU 1024 */
 
 static void put(const char *file, const char *text)
 {
@@ -57,107 +53,60 @@ static void probes_off(void)
 }
 
 /* Writes, reads, and says how often an I/O accessor was used for each. */
-static void count_io(FIXTURE_DATA(fd_mr) *self, long *to, long *from)
+static void count_io(struct pair *pair, struct ibv_mr *host, uint8_t *mem, struct ibv_mr *mr,
+		     long *to, long *from)
 {
-	const uint32_t n = 10000;
-
 	probes_on();
 	*to = hits("toio");
 	*from = hits("fromio");
-	fill(self->mem, n, 1);
-	if (rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->host, (uintptr_t)self->mem, n,
-		    IOVA + 3, self->mr->rkey))
+	fill(mem, LENGTH, 1);
+	if (rdma_op(pair, IBV_WR_RDMA_WRITE, host, (uintptr_t)mem, LENGTH, IOVA + 3, mr->rkey))
 		die("RDMA write");
 	*to = hits("toio") - *to;
-	if (rdma_op(&self->pair, IBV_WR_RDMA_READ, self->host, (uintptr_t)self->mem, n,
-		    IOVA + 3, self->mr->rkey))
+	if (rdma_op(pair, IBV_WR_RDMA_READ, host, (uintptr_t)mem, LENGTH, IOVA + 3, mr->rkey))
 		die("RDMA read");
 	*from = hits("fromio") - *from;
 	probes_off();
-	if (!filled(self->mem, n, 1, "read back"))
+	if (!filled(mem, LENGTH, 1, "read back"))
 		die("data");
 }
 
 TEST_F(fd_mr, the_cpu_takes_the_path_that_fits_the_memory)
 {
-	/* One access for each packet; the path MTU is 1024. */
-	const long packets = (10000 + 1023) / 1024;
-	long to, from;
+	long packets = variant->exporter == BOCHS ? PACKETS : 0, to, from;
 
-	count_io(self, &to, &from);
-	if (variant->exporter == BOCHS) {
-		ASSERT_EQ(packets, to);
-		ASSERT_EQ(packets, from);
-	} else {
-		ASSERT_EQ(0, to);
-		ASSERT_EQ(0, from);
-	}
+	count_io(&self->pair, self->host, self->mem, self->mr, &to, &from);
+	ASSERT_EQ(packets, to);
+	ASSERT_EQ(packets, from);
 }
 
-FIXTURE(odd_exporter)
+FIXTURE_VARIANT(odd)
 {
-	struct ibv_context *ctx;
-	struct ibv_pd *pd;
+	uint32_t flags;
 };
 
-FIXTURE_SETUP(odd_exporter)
+FIXTURE_VARIANT_ADD(odd, system_memory) { .flags = 0 };
+FIXTURE_VARIANT_ADD(odd, io_memory) { .flags = DMABUF_TEST_IOMEM };
+
+FIXTURE_SETUP(odd)
 {
-	ASSERT_TRUE(nothing_left());
-	self->ctx = open_device("rxe0");
-	self->pd = must(ibv_alloc_pd(self->ctx));
+	odd_open(self, variant->flags);
 }
 
-FIXTURE_TEARDOWN(odd_exporter)
+FIXTURE_TEARDOWN(odd)
 {
-	EXPECT_EQ(0, ibv_dealloc_pd(self->pd));
-	ibv_close_device(self->ctx);
-	EXPECT_TRUE(nothing_left());
+	EXPECT_TRUE(odd_close(self));
 }
 
-static int odd_buffer(uint32_t flags, uint32_t error)
+TEST_F(odd, the_cpu_takes_the_path_that_the_exporter_says)
 {
-	struct dmabuf_test_create create = { .size = SIZE, .flags = flags, .error = error };
-	int dev = open("/dev/dmabuf_test", O_RDWR | O_CLOEXEC);
-	int fd = dev < 0 ? -1 : ioctl(dev, DMABUF_TEST_CREATE, &create);
+	long packets = variant->flags & DMABUF_TEST_IOMEM ? PACKETS : 0, to, from;
+	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
 
-	if (fd < 0)
-		die("/dev/dmabuf_test");
-	close(dev);
-	return fd;
-}
-
-static int errno_with(FIXTURE_DATA(odd_exporter) *self, uint32_t flags, uint32_t error)
-{
-	int fd = odd_buffer(flags, error);
-	struct ibv_mr *mr = ibv_reg_mr_fd(self->pd, NULL, SIZE, IBV_MR_FD_TYPE_DMABUF, fd,
-					  ALL_ACCESS);
-	int err = mr ? 0 : errno;
-
-	if (mr && ibv_dereg_mr(mr))
-		die("dereg");
-	close(fd);
-	return err;
-}
-
-TEST_F(odd_exporter, that_behaves_is_taken)
-{
-	ASSERT_EQ(0, errno_with(self, 0, 0));
-}
-
-TEST_F(odd_exporter, without_vmap_is_ENXIO)
-{
-	ASSERT_EQ(ENXIO, errno_with(self, DMABUF_TEST_NO_VMAP, 0));
-}
-
-TEST_F(odd_exporter, whose_vmap_fails_gives_its_errno)
-{
-	ASSERT_EQ(ENOMEM, errno_with(self, DMABUF_TEST_FAIL_VMAP, ENOMEM));
-	ASSERT_EQ(ENOSPC, errno_with(self, DMABUF_TEST_FAIL_VMAP, ENOSPC));
-}
-
-TEST_F(odd_exporter, whose_begin_cpu_access_fails_gives_its_errno)
-{
-	ASSERT_EQ(EIO, errno_with(self, DMABUF_TEST_FAIL_BEGIN_CPU_ACCESS, EIO));
+	count_io(&self->pair, self->host, self->mem, mr, &to, &from);
+	ASSERT_EQ(packets, to);
+	ASSERT_EQ(packets, from);
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
 TEST_HARNESS_MAIN

@@ -3,128 +3,119 @@
  * A dma-buf exporter for tests of importers
  *
  * Exporters in the tree behave; an importer has to survive those that do not,
- * and those that lack an op. A user of /dev/dmabuf_test makes buffers of zeroed
- * vmalloc memory that fail in a chosen place with a chosen error. There is no
- * DMA to them.
+ * and those that lack an op.  A user of /dev/dmabuf_test makes buffers and says
+ * which op fails with which error or sleeps for how long, adds fences that
+ * signal late, and moves or revokes the memory at any time.  Here is what that
+ * user can call; the ops are in test-exporter-ops.c.
  *
- * The buffer belongs to the dma-buf and is freed in its release op. The
- * counters of vmaps and of CPU access brackets must be back at zero by then:
- * an importer that did not undo what it did is told of in the log.
+ * A buffer belongs to its dma-buf and is freed in the release op.  All counts
+ * must be back at zero by then: an importer that did not undo what it did is
+ * told of in the log.
+ *
+ * A fence signals from a work item, which holds the dma-buf.  Whoever waits for
+ * the fence may hold the reservation lock, so nothing that takes the lock comes
+ * before the signal.
  */
 
-#include <linux/dma-buf.h>
+#include <linux/dma-fence.h>
+#include <linux/dma-resv.h>
 #include <linux/file.h>
 #include <linux/fs.h>
-#include <linux/iosys-map.h>
+#include <linux/highmem.h>
 #include <linux/miscdevice.h>
-#include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
-#include <linux/vmalloc.h>
+#include <linux/workqueue.h>
 
-#include "test-exporter.h"
+#include "test-exporter-ops.h"
 
-#define DMABUF_TEST_FAILS (DMABUF_TEST_FAIL_VMAP | \
-			   DMABUF_TEST_FAIL_BEGIN_CPU_ACCESS)
-#define DMABUF_TEST_FLAGS (DMABUF_TEST_NO_VMAP | DMABUF_TEST_FAILS)
+#define DMABUF_TEST_FLAGS (DMABUF_TEST_NO_VMAP | DMABUF_TEST_IOMEM)
+#define TEST_POISON 0xa5
 
-struct test_buffer {
-	void *vaddr;
-	u32 flags;
-	int error;
-	atomic_t vmaps;
-	atomic_t brackets;
+/**
+ * struct test_fence - a fence that signals late
+ * @base: the fence
+ * @work: what is to be done before it signals, the signal, what comes after
+ * @dmabuf: a reference
+ * @from: of a move, pages that are copied and then freed; else NULL
+ * @to: of a move, pages of the buffer
+ */
+struct test_fence {
+	struct dma_fence base;
+	struct delayed_work work;
+	struct dma_buf *dmabuf;
+	struct page **from;
+	struct page **to;
 };
 
-static int test_attach(struct dma_buf *dmabuf,
-		       struct dma_buf_attachment *attach)
+static DEFINE_SPINLOCK(test_fence_lock);
+
+static const char *test_fence_name(struct dma_fence *fence)
 {
-	return -EOPNOTSUPP;
+	return "dmabuf_test";
 }
 
-static struct sg_table *test_map(struct dma_buf_attachment *attach,
-				 enum dma_data_direction dir)
-{
-	return ERR_PTR(-EOPNOTSUPP);
-}
-
-static void test_unmap(struct dma_buf_attachment *attach,
-		       struct sg_table *sgt, enum dma_data_direction dir)
-{
-}
-
-static void test_release(struct dma_buf *dmabuf)
-{
-	struct test_buffer *buf = dmabuf->priv;
-
-	WARN_ON(atomic_read(&buf->vmaps) || atomic_read(&buf->brackets));
-	vfree(buf->vaddr);
-	kfree(buf);
-}
-
-static int test_begin_cpu_access(struct dma_buf *dmabuf,
-				 enum dma_data_direction dir)
-{
-	struct test_buffer *buf = dmabuf->priv;
-
-	if (buf->flags & DMABUF_TEST_FAIL_BEGIN_CPU_ACCESS)
-		return -buf->error;
-	atomic_inc(&buf->brackets);
-	return 0;
-}
-
-static int test_end_cpu_access(struct dma_buf *dmabuf,
-			       enum dma_data_direction dir)
-{
-	struct test_buffer *buf = dmabuf->priv;
-
-	atomic_dec(&buf->brackets);
-	return 0;
-}
-
-static int test_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
-{
-	struct test_buffer *buf = dmabuf->priv;
-
-	return remap_vmalloc_range(vma, buf->vaddr, vma->vm_pgoff);
-}
-
-static int test_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
-{
-	struct test_buffer *buf = dmabuf->priv;
-
-	if (buf->flags & DMABUF_TEST_FAIL_VMAP)
-		return -buf->error;
-	atomic_inc(&buf->vmaps);
-	iosys_map_set_vaddr(map, buf->vaddr);
-	return 0;
-}
-
-static void test_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
-{
-	struct test_buffer *buf = dmabuf->priv;
-
-	atomic_dec(&buf->vmaps);
-}
-
-#define TEST_OPS					\
-	.attach = test_attach,				\
-	.map_dma_buf = test_map,			\
-	.unmap_dma_buf = test_unmap,			\
-	.release = test_release,			\
-	.begin_cpu_access = test_begin_cpu_access,	\
-	.end_cpu_access = test_end_cpu_access,		\
-	.mmap = test_mmap
-
-static const struct dma_buf_ops test_ops = {
-	TEST_OPS,
-	.vmap = test_vmap,
-	.vunmap = test_vunmap,
+static const struct dma_fence_ops test_fence_ops = {
+	.get_driver_name = test_fence_name,
+	.get_timeline_name = test_fence_name,
 };
 
-static const struct dma_buf_ops test_ops_without_vmap = {
-	TEST_OPS,
-};
+static void test_fence_work(struct work_struct *work)
+{
+	struct test_fence *fence = container_of(to_delayed_work(work),
+						struct test_fence, work);
+	struct dma_buf *dmabuf = fence->dmabuf;
+	struct test_buffer *buf = dmabuf->priv;
+	bool cookie = dma_fence_begin_signalling();
+	unsigned int i;
+
+	for (i = 0; fence->from && i < dmabuf_test_npages(buf); i++)
+		copy_highpage(fence->to[i], fence->from[i]);
+	dma_fence_signal(&fence->base);
+	dma_fence_end_signalling(cookie);
+
+	if (fence->from) {
+		dmabuf_test_free_pages(fence->from, dmabuf_test_npages(buf));
+		dma_resv_lock(dmabuf->resv, NULL);
+		buf->moving = false;
+		dmabuf_test_let_go(buf);
+		dma_resv_unlock(dmabuf->resv);
+	}
+	dma_fence_put(&fence->base);
+	dma_buf_put(dmabuf);
+}
+
+/* If it has not begun, it begins now. */
+static void test_fence_hurry(struct dma_fence *base)
+{
+	struct test_fence *fence = container_of(base, struct test_fence, base);
+
+	if (cancel_delayed_work(&fence->work))
+		queue_delayed_work(system_unbound_wq, &fence->work, 0);
+}
+
+static struct test_fence *test_fence_alloc(struct dma_buf *dmabuf)
+{
+	struct test_fence *fence = kzalloc(sizeof(*fence), GFP_KERNEL);
+
+	if (!fence)
+		return NULL;
+	INIT_DELAYED_WORK(&fence->work, test_fence_work);
+	fence->dmabuf = dmabuf;
+	dma_fence_init(&fence->base, &test_fence_ops, &test_fence_lock,
+		       dma_fence_context_alloc(1), 1);
+	return fence;
+}
+
+/* The caller has reserved a slot. */
+static void test_fence_start(struct test_fence *fence,
+			     enum dma_resv_usage usage, u32 delay_ms)
+{
+	dma_resv_add_fence(fence->dmabuf->resv, &fence->base, usage);
+	get_dma_buf(fence->dmabuf);
+	queue_delayed_work(system_unbound_wq, &fence->work,
+			   msecs_to_jiffies(delay_ms));
+}
 
 static int test_create(const struct dmabuf_test_create *create)
 {
@@ -133,33 +124,29 @@ static int test_create(const struct dmabuf_test_create *create)
 	struct dma_buf *dmabuf;
 	int ret = -ENOMEM;
 
-	if (!create->size || create->size % PAGE_SIZE ||
-	    create->size > 64 << 20 || create->flags & ~DMABUF_TEST_FLAGS)
-		return -EINVAL;
-
-	/* An op that fails without an error would not fail. */
-	if (create->error > MAX_ERRNO ||
-	    (create->flags & DMABUF_TEST_FAILS && !create->error))
+	if (!create->size || create->size % PAGE_SIZE || create->reserved ||
+	    create->size > DMABUF_TEST_MAX_SIZE ||
+	    create->flags & ~DMABUF_TEST_FLAGS)
 		return -EINVAL;
 
 	buf = kzalloc(sizeof(*buf), GFP_KERNEL);
 	if (!buf)
 		return -ENOMEM;
-	buf->vaddr = vmalloc_user(create->size);
-	if (!buf->vaddr)
-		goto err_free;
+	buf->size = create->size;
 	buf->flags = create->flags;
-	buf->error = create->error;
+	buf->pages = dmabuf_test_alloc_pages(dmabuf_test_npages(buf));
+	if (!buf->pages)
+		goto err_free;
 
 	info.ops = create->flags & DMABUF_TEST_NO_VMAP ?
-		   &test_ops_without_vmap : &test_ops;
+		   &dmabuf_test_ops_without_vmap : &dmabuf_test_ops;
 	info.size = create->size;
 	info.flags = O_RDWR;
 	info.priv = buf;
 	dmabuf = dma_buf_export(&info);
 	if (IS_ERR(dmabuf)) {
 		ret = PTR_ERR(dmabuf);
-		goto err_vfree;
+		goto err_free_pages;
 	}
 
 	ret = dma_buf_fd(dmabuf, O_CLOEXEC);
@@ -167,26 +154,201 @@ static int test_create(const struct dmabuf_test_create *create)
 		dma_buf_put(dmabuf); /* and all the rest, by test_release() */
 	return ret;
 
-err_vfree:
-	vfree(buf->vaddr);
+err_free_pages:
+	dmabuf_test_free_pages(buf->pages, dmabuf_test_npages(buf));
 err_free:
 	kfree(buf);
 	return ret;
 }
 
-static long test_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+static int test_set_behave(struct dma_buf *dmabuf,
+			   const struct dmabuf_test_behave *behave)
+{
+	struct test_buffer *buf = dmabuf->priv;
+
+	if (behave->op >= DMABUF_TEST_OPS || behave->error > MAX_ERRNO ||
+	    behave->delay_ms > DMABUF_TEST_MAX_DELAY)
+		return -EINVAL;
+	/* Without the lock, which a sleeping op may hold. */
+	WRITE_ONCE(buf->behave[behave->op].error, behave->error);
+	WRITE_ONCE(buf->behave[behave->op].delay_ms, behave->delay_ms);
+	return 0;
+}
+
+static int test_add_fence(struct dma_buf *dmabuf,
+			  const struct dmabuf_test_fence *add)
+{
+	struct test_fence *fence;
+	int ret;
+
+	if (add->usage > DMA_RESV_USAGE_BOOKKEEP ||
+	    add->delay_ms > DMABUF_TEST_MAX_DELAY)
+		return -EINVAL;
+	ret = dma_resv_reserve_fences(dmabuf->resv, 1);
+	if (ret)
+		return ret;
+	fence = test_fence_alloc(dmabuf);
+	if (!fence)
+		return -ENOMEM;
+	test_fence_start(fence, add->usage, add->delay_ms);
+	return 0;
+}
+
+static void test_signal(struct dma_buf *dmabuf)
+{
+	struct dma_resv_iter cursor;
+	struct dma_fence *fence;
+
+	dma_resv_for_each_fence(&cursor, dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP,
+				fence)
+		if (fence->ops == &test_fence_ops)
+			test_fence_hurry(fence);
+}
+
+static int test_move(struct dma_buf *dmabuf, const struct dmabuf_test_move *move)
+{
+	struct test_buffer *buf = dmabuf->priv;
+	unsigned int i, n = dmabuf_test_npages(buf);
+	struct test_fence *fence;
+	struct page **to;
+	int ret;
+
+	if (move->delay_ms > DMABUF_TEST_MAX_DELAY)
+		return -EINVAL;
+	if (buf->revoked)
+		return -ENODEV;
+	if (dmabuf_test_held(buf))
+		return -EBUSY;
+	ret = dma_resv_reserve_fences(dmabuf->resv, 1);
+	if (ret)
+		return ret;
+	to = dmabuf_test_alloc_pages(n);
+	if (!to)
+		return -ENOMEM;
+	fence = test_fence_alloc(dmabuf);
+	if (!fence) {
+		dmabuf_test_free_pages(to, n);
+		return -ENOMEM;
+	}
+
+	dma_buf_move_notify(dmabuf);
+	unmap_mapping_range(dmabuf->file->f_mapping, 0, 0, 1);
+	for (i = 0; i < n; i++)
+		memset_page(to[i], 0, TEST_POISON, PAGE_SIZE);
+	fence->from = buf->pages;
+	fence->to = to;
+	buf->pages = to;
+	buf->moving = true;
+	buf->count.moves++;
+	test_fence_start(fence, DMA_RESV_USAGE_KERNEL, move->delay_ms);
+	return 0;
+}
+
+static void test_revoke(struct dma_buf *dmabuf)
+{
+	struct test_buffer *buf = dmabuf->priv;
+
+	buf->revoked = true;
+	dma_buf_move_notify(dmabuf);
+	unmap_mapping_range(dmabuf->file->f_mapping, 0, 0, 1);
+	dmabuf_test_let_go(buf);
+}
+
+static void test_query(struct dma_buf *dmabuf, struct dmabuf_test_query *query)
+{
+	struct test_buffer *buf = dmabuf->priv;
+	int fd = query->fd;
+
+	*query = buf->count;
+	query->fd = fd;
+	query->pages = buf->pages ? dmabuf_test_npages(buf) : 0;
+}
+
+static struct dma_buf *test_get(int fd)
+{
+	struct dma_buf *dmabuf = dma_buf_get(fd);
+
+	if (IS_ERR(dmabuf) || dmabuf->ops == &dmabuf_test_ops ||
+	    dmabuf->ops == &dmabuf_test_ops_without_vmap)
+		return dmabuf;
+	dma_buf_put(dmabuf);
+	return ERR_PTR(-EINVAL);
+}
+
+static int test_create_ioctl(void __user *arg)
 {
 	struct dmabuf_test_create create;
 
-	if (cmd != DMABUF_TEST_CREATE)
-		return -ENOTTY;
-	if (copy_from_user(&create, (void __user *)arg, sizeof(create)))
+	if (copy_from_user(&create, arg, sizeof(create)))
 		return -EFAULT;
 	return test_create(&create);
 }
 
+/* All but CREATE are about one buffer, whose fd comes first in what @arg is. */
+static int test_buffer_ioctl(unsigned int cmd, void __user *arg)
+{
+	union {
+		__s32 fd;
+		struct dmabuf_test_behave behave;
+		struct dmabuf_test_fence fence;
+		struct dmabuf_test_move move;
+		struct dmabuf_test_query query;
+	} u;
+	struct dma_buf *dmabuf;
+	int ret;
+
+	if (_IOC_SIZE(cmd) > sizeof(u))
+		return -ENOTTY;
+	if (copy_from_user(&u, arg, _IOC_SIZE(cmd)))
+		return -EFAULT;
+	dmabuf = test_get(u.fd);
+	if (IS_ERR(dmabuf))
+		return PTR_ERR(dmabuf);
+
+	if (cmd == DMABUF_TEST_BEHAVE) {
+		ret = test_set_behave(dmabuf, &u.behave);
+		goto out;
+	}
+	ret = dma_resv_lock_interruptible(dmabuf->resv, NULL);
+	if (ret)
+		goto out;
+	switch (cmd) {
+	case DMABUF_TEST_FENCE:
+		ret = test_add_fence(dmabuf, &u.fence);
+		break;
+	case DMABUF_TEST_SIGNAL:
+		test_signal(dmabuf);
+		break;
+	case DMABUF_TEST_MOVE:
+		ret = test_move(dmabuf, &u.move);
+		break;
+	case DMABUF_TEST_REVOKE:
+		test_revoke(dmabuf);
+		break;
+	case DMABUF_TEST_QUERY:
+		test_query(dmabuf, &u.query);
+		break;
+	default:
+		ret = -ENOTTY;
+	}
+	dma_resv_unlock(dmabuf->resv);
+	if (!ret && cmd == DMABUF_TEST_QUERY &&
+	    copy_to_user(arg, &u.query, sizeof(u.query)))
+		ret = -EFAULT;
+out:
+	dma_buf_put(dmabuf);
+	return ret;
+}
+
+static long test_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	void __user *user = (void __user *)arg;
+
+	return cmd == DMABUF_TEST_CREATE ? test_create_ioctl(user) :
+					   test_buffer_ioctl(cmd, user);
+}
+
 static const struct file_operations test_fops = {
-	.owner = THIS_MODULE,
 	.unlocked_ioctl = test_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
 };
@@ -196,8 +358,5 @@ static struct miscdevice test_device = {
 	.name = "dmabuf_test",
 	.fops = &test_fops,
 };
-module_misc_device(test_device);
 
-MODULE_DESCRIPTION("dma-buf exporter for tests of importers");
-MODULE_IMPORT_NS(DMA_BUF);
-MODULE_LICENSE("Dual BSD/GPL");
+builtin_misc_device(test_device);

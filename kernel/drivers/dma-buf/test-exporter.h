@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* What user space says to /dev/dmabuf_test, see test-exporter.c. */
+/*
+ * What user space says to /dev/dmabuf_test, see test-exporter.c.  A buffer is
+ * named by its dma-buf fd; an fd of another exporter is EINVAL.
+ */
 
 #ifndef DMABUF_TEST_EXPORTER_H
 #define DMABUF_TEST_EXPORTER_H
@@ -7,24 +10,105 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
+#define DMABUF_TEST_MAX_SIZE (64 << 20)
+#define DMABUF_TEST_MAX_DELAY 10000	/* ms; a fence has to signal, ever */
+
 enum dmabuf_test_flags {
 	DMABUF_TEST_NO_VMAP = 1 << 0,	/* the exporter has no such op */
-	DMABUF_TEST_FAIL_VMAP = 1 << 1,
-	DMABUF_TEST_FAIL_BEGIN_CPU_ACCESS = 1 << 2,
+	DMABUF_TEST_IOMEM = 1 << 1,	/* vmap gives I/O memory */
 };
 
 /**
  * struct dmabuf_test_create - make a dma-buf; the ioctl returns its fd
- * @size: bytes, a multiple of the page size, at most 64 MiB
+ * @size: bytes, a multiple of the page size, at most DMABUF_TEST_MAX_SIZE
  * @flags: enum dmabuf_test_flags
- * @error: errno (positive) of the ops that are to fail
+ * @reserved: 0
  */
 struct dmabuf_test_create {
 	__aligned_u64 size;
 	__u32 flags;
+	__u32 reserved;
+};
+
+enum dmabuf_test_op {
+	DMABUF_TEST_ATTACH,
+	DMABUF_TEST_MAP,
+	DMABUF_TEST_VMAP,
+	DMABUF_TEST_BEGIN_CPU_ACCESS,
+	DMABUF_TEST_OPS
+};
+
+/**
+ * struct dmabuf_test_behave - what an op does from now on
+ * @fd: the buffer
+ * @op: enum dmabuf_test_op
+ * @error: errno (positive) with which it fails, or 0
+ * @delay_ms: how long it sleeps before that, unless a signal comes
+ */
+struct dmabuf_test_behave {
+	__s32 fd;
+	__u32 op;
 	__u32 error;
+	__u32 delay_ms;
+};
+
+/**
+ * struct dmabuf_test_fence - add a fence
+ * @fd: the buffer
+ * @usage: enum dma_resv_usage: 0 kernel, 1 write, 2 read, 3 bookkeep
+ * @delay_ms: when it signals, if DMABUF_TEST_SIGNAL does not come first
+ */
+struct dmabuf_test_fence {
+	__s32 fd;
+	__u32 usage;
+	__u32 delay_ms;
+};
+
+/**
+ * struct dmabuf_test_move - put the bytes into other pages
+ * @fd: the buffer
+ * @delay_ms: 0, or how long the copy takes; the new pages have other bytes
+ *	until then, and a kernel fence says when they are right
+ *
+ * -EBUSY while the buffer is vmapped, pinned, or being moved, -ENODEV if its
+ * memory was revoked.
+ */
+struct dmabuf_test_move {
+	__s32 fd;
+	__u32 delay_ms;
+};
+
+/**
+ * struct dmabuf_test_query - what importers hold at the moment
+ * @fd: the buffer
+ * @pages: pages of memory; 0 when they were revoked and are gone
+ * @vmaps: 1 if vmapped (the dma-buf core counts the users)
+ * @brackets: begin_cpu_access without end_cpu_access yet
+ * @attachments: attached devices
+ * @pins: of these, pinned
+ * @maps: of these, mapped
+ * @sg_entries: entries of the table of the last map
+ * @moves: how often the buffer has moved
+ */
+struct dmabuf_test_query {
+	__s32 fd;
+	__u32 pages;
+	__u32 vmaps;
+	__u32 brackets;
+	__u32 attachments;
+	__u32 pins;
+	__u32 maps;
+	__u32 sg_entries;
+	__u32 moves;
 };
 
 #define DMABUF_TEST_CREATE _IOW('T', 0x40, struct dmabuf_test_create)
+#define DMABUF_TEST_BEHAVE _IOW('T', 0x41, struct dmabuf_test_behave)
+#define DMABUF_TEST_FENCE _IOW('T', 0x42, struct dmabuf_test_fence)
+#define DMABUF_TEST_MOVE _IOW('T', 0x43, struct dmabuf_test_move)
+#define DMABUF_TEST_QUERY _IOWR('T', 0x44, struct dmabuf_test_query)
+/* These two take a pointer to the fd. */
+#define DMABUF_TEST_SIGNAL _IOW('T', 0x45, __s32)
+#define DMABUF_TEST_REVOKE _IOW('T', 0x46, __s32)
 
 #endif

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * A dma-buf exporter for tests of importers: the memory, and what an importer
+ * may do with it
+ *
+ * A buffer is single pages, no two neighbours of which are neighbours in memory
+ * too: only vmap() makes it contiguous, and a scatter list has an entry for
+ * each.  Two things hold the memory in place, a vmap and a pin, since an
+ * exporter has no way to take either back.  So a move is refused while there is
+ * one, and a revoke turns away whoever comes later, but frees the memory only
+ * after the last.
+ *
+ * Memory that is called I/O memory here is RAM, which the CPU may touch in any
+ * way; that importers use the I/O accessors has to be seen from outside.
+ */
+
+#include <linux/delay.h>
+#include <linux/dma-mapping.h>
+#include <linux/dma-resv.h>
+#include <linux/iosys-map.h>
+#include <linux/slab.h>
+#include <linux/sort.h>
+#include <linux/vmalloc.h>
+
+#include "test-exporter-ops.h"
+
+void dmabuf_test_free_pages(struct page **pages, unsigned int n)
+{
+	while (pages && n--)
+		if (pages[n])
+			__free_page(pages[n]);
+	kvfree(pages);
+}
+
+static int test_pfn_falls(const void *a, const void *b)
+{
+	unsigned long x = page_to_pfn(*(struct page **)a);
+	unsigned long y = page_to_pfn(*(struct page **)b);
+
+	return x < y ? 1 : x > y ? -1 : 0;
+}
+
+struct page **dmabuf_test_alloc_pages(unsigned int n)
+{
+	struct page **pages = kvcalloc(n, sizeof(*pages), GFP_KERNEL);
+	unsigned int i;
+
+	for (i = 0; pages && i < n; i++) {
+		pages[i] = alloc_page(GFP_KERNEL | __GFP_ZERO);
+		if (!pages[i]) {
+			dmabuf_test_free_pages(pages, n);
+			return NULL;
+		}
+	}
+	/* What falls does not continue, so that no two pages can be merged. */
+	if (pages)
+		sort(pages, n, sizeof(*pages), test_pfn_falls, NULL);
+	return pages;
+}
+
+bool dmabuf_test_held(const struct test_buffer *buf)
+{
+	return buf->count.vmaps || buf->count.pins || buf->moving;
+}
+
+/* Free memory that was revoked, unless something holds it. */
+void dmabuf_test_let_go(struct test_buffer *buf)
+{
+	if (!buf->revoked || dmabuf_test_held(buf))
+		return;
+	dmabuf_test_free_pages(buf->pages, dmabuf_test_npages(buf));
+	buf->pages = NULL;
+}
+
+static int test_wait_moved(struct dma_buf *dmabuf)
+{
+	long ret = dma_resv_wait_timeout(dmabuf->resv, DMA_RESV_USAGE_KERNEL,
+					 true, MAX_SCHEDULE_TIMEOUT);
+
+	return min(ret, 0L);
+}
+
+static int test_behave(struct test_buffer *buf, enum dmabuf_test_op op)
+{
+	u32 error = READ_ONCE(buf->behave[op].error);
+
+	if (msleep_interruptible(READ_ONCE(buf->behave[op].delay_ms)))
+		return -ERESTARTSYS;
+	return -(int)error;
+}
+
+static int test_attach(struct dma_buf *dmabuf,
+		       struct dma_buf_attachment *attach)
+{
+	struct test_buffer *buf = dmabuf->priv;
+	int ret = test_behave(buf, DMABUF_TEST_ATTACH);
+
+	if (ret)
+		return ret;
+	if (buf->flags & DMABUF_TEST_IOMEM)
+		return -EOPNOTSUPP; /* it has no bus address */
+	dma_resv_lock(dmabuf->resv, NULL);
+	buf->count.attachments++;
+	dma_resv_unlock(dmabuf->resv);
+	return 0;
+}
+
+static void test_detach(struct dma_buf *dmabuf,
+			struct dma_buf_attachment *attach)
+{
+	struct test_buffer *buf = dmabuf->priv;
+
+	dma_resv_lock(dmabuf->resv, NULL);
+	buf->count.attachments--;
+	dma_resv_unlock(dmabuf->resv);
+}
+
+static int test_pin(struct dma_buf_attachment *attach)
+{
+	struct test_buffer *buf = attach->dmabuf->priv;
+	int ret;
+
+	if (buf->revoked)
+		return -ENODEV;
+	ret = test_wait_moved(attach->dmabuf);
+	if (!ret)
+		buf->count.pins++;
+	return ret;
+}
+
+static void test_unpin(struct dma_buf_attachment *attach)
+{
+	struct test_buffer *buf = attach->dmabuf->priv;
+
+	buf->count.pins--;
+	dmabuf_test_let_go(buf);
+}
+
+static struct sg_table *test_map(struct dma_buf_attachment *attach,
+				 enum dma_data_direction dir)
+{
+	struct test_buffer *buf = attach->dmabuf->priv;
+	int ret = test_behave(buf, DMABUF_TEST_MAP);
+	struct sg_table *sgt;
+
+	if (ret)
+		return ERR_PTR(ret);
+	if (buf->revoked)
+		return ERR_PTR(-ENODEV);
+
+	sgt = kzalloc(sizeof(*sgt), GFP_KERNEL);
+	if (!sgt)
+		return ERR_PTR(-ENOMEM);
+	ret = sg_alloc_table_from_pages(sgt, buf->pages, dmabuf_test_npages(buf), 0,
+					buf->size, GFP_KERNEL);
+	if (ret)
+		goto err_free;
+	ret = dma_map_sgtable(attach->dev, sgt, dir, 0);
+	if (ret)
+		goto err_free_table;
+	buf->count.maps++;
+	buf->count.sg_entries = sgt->nents;
+	return sgt;
+
+err_free_table:
+	sg_free_table(sgt);
+err_free:
+	kfree(sgt);
+	return ERR_PTR(ret);
+}
+
+static void test_unmap(struct dma_buf_attachment *attach,
+		       struct sg_table *sgt, enum dma_data_direction dir)
+{
+	struct test_buffer *buf = attach->dmabuf->priv;
+
+	buf->count.maps--;
+	dma_unmap_sgtable(attach->dev, sgt, dir, 0);
+	sg_free_table(sgt);
+	kfree(sgt);
+}
+
+static int test_begin_cpu_access(struct dma_buf *dmabuf,
+				 enum dma_data_direction dir)
+{
+	struct test_buffer *buf = dmabuf->priv;
+	int ret = test_behave(buf, DMABUF_TEST_BEGIN_CPU_ACCESS);
+
+	if (ret)
+		return ret;
+	ret = dma_resv_lock_interruptible(dmabuf->resv, NULL);
+	if (ret)
+		return ret;
+	/* A second vmap is answered by the core, so it is here that it fails. */
+	if (buf->revoked)
+		ret = -ENODEV;
+	else
+		buf->count.brackets++;
+	dma_resv_unlock(dmabuf->resv);
+	return ret;
+}
+
+static int test_end_cpu_access(struct dma_buf *dmabuf,
+			       enum dma_data_direction dir)
+{
+	struct test_buffer *buf = dmabuf->priv;
+
+	dma_resv_lock(dmabuf->resv, NULL);
+	buf->count.brackets--;
+	dma_resv_unlock(dmabuf->resv);
+	return 0;
+}
+
+static int test_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+	struct test_buffer *buf = dmabuf->priv;
+	int ret = test_behave(buf, DMABUF_TEST_VMAP);
+
+	if (ret)
+		return ret;
+	if (buf->revoked)
+		return -ENODEV;
+	buf->vaddr = vmap(buf->pages, dmabuf_test_npages(buf), VM_MAP, PAGE_KERNEL);
+	if (!buf->vaddr)
+		return -ENOMEM;
+	buf->count.vmaps++;
+	if (buf->flags & DMABUF_TEST_IOMEM)
+		iosys_map_set_vaddr_iomem(map, (void __iomem __force *)buf->vaddr);
+	else
+		iosys_map_set_vaddr(map, buf->vaddr);
+	return 0;
+}
+
+static void test_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+	struct test_buffer *buf = dmabuf->priv;
+
+	vunmap(buf->vaddr);
+	buf->count.vmaps--;
+	dmabuf_test_let_go(buf);
+}
+
+static vm_fault_t test_fault(struct vm_fault *vmf)
+{
+	struct dma_buf *dmabuf = vmf->vma->vm_private_data;
+	struct test_buffer *buf = dmabuf->priv;
+	vm_fault_t ret = VM_FAULT_SIGBUS;
+
+	if (dma_resv_lock_interruptible(dmabuf->resv, NULL))
+		return VM_FAULT_NOPAGE; /* to take the signal, and fault again */
+	if (test_wait_moved(dmabuf))
+		ret = VM_FAULT_NOPAGE;
+	else if (!buf->revoked && vmf->pgoff < dmabuf_test_npages(buf))
+		ret = vmf_insert_pfn(vmf->vma, vmf->address,
+				     page_to_pfn(buf->pages[vmf->pgoff]));
+	dma_resv_unlock(dmabuf->resv);
+	return ret;
+}
+
+static const struct vm_operations_struct test_vm_ops = {
+	.fault = test_fault,
+};
+
+static int test_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
+{
+	if (!(vma->vm_flags & VM_SHARED))
+		return -EINVAL;
+	vma->vm_ops = &test_vm_ops;
+	vma->vm_private_data = dmabuf;
+	vm_flags_set(vma, VM_PFNMAP | VM_DONTEXPAND | VM_DONTDUMP);
+	return 0;
+}
+
+static void test_release(struct dma_buf *dmabuf)
+{
+	struct test_buffer *buf = dmabuf->priv;
+	const struct dmabuf_test_query *count = &buf->count;
+
+	WARN(count->vmaps || count->brackets || count->attachments ||
+	     count->pins || count->maps,
+	     "left: %u vmaps, %u brackets, %u attachments, %u pins, %u maps\n",
+	     count->vmaps, count->brackets, count->attachments, count->pins,
+	     count->maps);
+	dmabuf_test_free_pages(buf->pages, dmabuf_test_npages(buf));
+	kfree(buf);
+}
+
+#define TEST_OPS					\
+	.attach = test_attach,				\
+	.detach = test_detach,				\
+	.pin = test_pin,				\
+	.unpin = test_unpin,				\
+	.map_dma_buf = test_map,			\
+	.unmap_dma_buf = test_unmap,			\
+	.release = test_release,			\
+	.begin_cpu_access = test_begin_cpu_access,	\
+	.end_cpu_access = test_end_cpu_access,		\
+	.mmap = test_mmap
+
+const struct dma_buf_ops dmabuf_test_ops = {
+	TEST_OPS,
+	.vmap = test_vmap,
+	.vunmap = test_vunmap,
+};
+
+const struct dma_buf_ops dmabuf_test_ops_without_vmap = {
+	TEST_OPS,
+};

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* What the two halves of the test exporter share. */
+
+#ifndef DMABUF_TEST_EXPORTER_OPS_H
+#define DMABUF_TEST_EXPORTER_OPS_H
+
+#include <linux/dma-buf.h>
+#include <linux/mm.h>
+
+#include "test-exporter.h"
+
+/**
+ * struct test_buffer - what the exporter knows of a dma-buf
+ * @size: in bytes
+ * @flags: enum dmabuf_test_flags
+ * @revoked: the memory is not for newcomers any more
+ * @moving: @pages do not have the right bytes yet
+ * @pages: the memory; NULL if @revoked and nothing holds it
+ * @vaddr: where it is vmapped
+ * @behave: what an op does, see struct dmabuf_test_behave
+ * @count: what importers hold
+ *
+ * @size and @flags are constant, @behave is read and written once without a
+ * lock, all else is protected by the reservation lock.
+ */
+struct test_buffer {
+	size_t size;
+	u32 flags;
+	bool revoked;
+	bool moving;
+	struct page **pages;
+	void *vaddr;
+	struct {
+		u32 error;
+		u32 delay_ms;
+	} behave[DMABUF_TEST_OPS];
+	struct dmabuf_test_query count;
+};
+
+static inline unsigned int dmabuf_test_npages(const struct test_buffer *buf)
+{
+	return buf->size >> PAGE_SHIFT;
+}
+
+extern const struct dma_buf_ops dmabuf_test_ops;
+extern const struct dma_buf_ops dmabuf_test_ops_without_vmap;
+
+struct page **dmabuf_test_alloc_pages(unsigned int n);
+void dmabuf_test_free_pages(struct page **pages, unsigned int n);
+bool dmabuf_test_held(const struct test_buffer *buf);
+void dmabuf_test_let_go(struct test_buffer *buf);
+
+#endif
