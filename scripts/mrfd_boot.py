@@ -200,8 +200,9 @@ class Guest:
         self.qemu, self.fds = list(qemu), list(fds)
         self.log_dir = log_dir
         self.status, self.reports, self.ready, self.why = None, [], None, None
-        self._output, self.console, self._process = bytearray(), "", None
+        self._output, self._console, self._process = bytearray(), bytearray(), None
         self._ended, self._stop, self._spawned = threading.Event(), False, threading.Event()
+        self._expired = False
         self._news = threading.Condition()
         self._thread = self._error = None
 
@@ -212,6 +213,11 @@ class Guest:
         """What the command has written so far."""
         with self._news:
             return bytes(self._output)
+
+    @property
+    def console(self):
+        """What the kernel has written so far."""
+        return bytes(self._console).decode(errors="replace")
 
     def start(self):
         """Start it; returns when QEMU runs."""
@@ -251,6 +257,10 @@ class Guest:
         finally:
             self.stop()
         return self
+
+    def expire(self):
+        """Its time is up, whatever the time limit said."""
+        self._expired = True
 
     def stop(self):
         """End it now, if it runs."""
@@ -399,11 +409,12 @@ class Guest:
         deadline, self._exit, timed_out = began + self.timeout, b"", False
         questions = iter("wl")  # which tasks block? what does each CPU do?
         console = open(os.path.join(self.log_dir, "console.log"), "wb", buffering=0)
-        text = bytearray()
         selector = selectors.DefaultSelector()
         for channel in ("console", "out", "status"):
             selector.register(self._ends[channel], selectors.EVENT_READ, channel)
         while selector.get_map():
+            if self._expired:
+                deadline, self._expired = 0, False
             if time.monotonic() > deadline:
                 timed_out = timed_out or not self._stop
                 key = next(questions, None)
@@ -421,7 +432,7 @@ class Guest:
                     selector.unregister(key.fileobj)
                 elif key.data == "console":
                     console.write(data)
-                    text += data
+                    self._console += data
                 elif key.data == "out":
                     self._take(data)
                 else:
@@ -433,7 +444,6 @@ class Guest:
         self._process.wait()
         self._timed_out = timed_out
         console.close()
-        self.console = text.decode(errors="replace")
 
     def _take(self, data):
         with self._news:

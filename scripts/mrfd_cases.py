@@ -19,6 +19,7 @@ import sys
 from dataclasses import dataclass, field
 
 import mrfd_boot
+import mrfd_guests
 from mrfd_boot import BUILD, SCRIPTS, TOP
 
 # Exporters of every kind: see tests/guest/exporter.c.
@@ -91,7 +92,7 @@ class Reader:
         self.failed |= case.result == "not ok"
         self.tell(case)
 
-    def end(self, status, why=None):
+    def end(self, status, why=None, log=()):
         """The program has ended; what it left unsaid is said here."""
         self(b"\n")
         planned = self.state.get("planned")
@@ -100,11 +101,16 @@ class Reader:
         elif status and not self.failed:
             why = why or f"exit status {status} without a failed case"
         if why:
-            self._add(Case("program", "not ok", why, self.state["lines"][-60:]))
+            self._add(Case("program", "not ok", why, [*self.state["lines"][-60:], *log]))
         else:  # where unittest prints its tracebacks
             for case in self.cases:
                 if case.result == "not ok" and not any("Traceback" in x for x in case.log):
                     case.log += self.state["lines"][-60:]
+
+    def complaint(self, reports):
+        """The kernel complained while the program ran."""
+        self._add(Case("kernel log", "not ok", reports[0].head,
+                       "\n".join(r.text for r in reports).split("\n")))
 
 
 @dataclass
@@ -115,27 +121,24 @@ class Program:
     source: str             # file in which a pattern is looked for
     guest: dict = None      # options of Guest; None: runs on the host
 
-    def run(self, tell):
+    def run(self, tell, guests=None):
+        """Its Cases, each given to tell() too; in a guest of Guests, or in one
+        of its own."""
         reader = Reader(self.name, self.dialect, tell)
-        if self.guest is None:
-            process = subprocess.Popen(self.words, cwd=TOP, stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            for line in process.stdout:
-                reader(line)
-            reader.end(process.wait())
+        if self.guest is not None:
+            pool = guests or mrfd_guests.Guests(lambda name, why, log: tell(
+                Case(name, "not ok", why, log)))
+            try:
+                pool.run(self.name, self.words, self.guest, reader)
+            finally:
+                if not guests:
+                    pool.end()
             return reader.cases
-        log_dir = os.path.join(BUILD, "run", "check-" + re.sub(r"\W+", "-", self.name))
-        guest = mrfd_boot.Guest(self.words, output=reader, log_dir=log_dir, **self.guest)
-        try:
-            guest.run()
-        finally:
-            guest.stop()
-        reader.end(guest.status, guest.why)
-        if guest.reports:
-            case = Case(f"{self.name}: kernel log", "not ok", guest.reports[0].head,
-                        "\n".join(r.text for r in guest.reports).split("\n"))
-            reader.cases.append(case)
-            tell(case)
+        process = subprocess.Popen(self.words, cwd=TOP, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for line in process.stdout:
+            reader(line)
+        reader.end(process.wait())
         return reader.cases
 
 
@@ -151,7 +154,7 @@ def guest_options(kernel, **more):
     """A guest with a Soft-RoCE device that talks to itself."""
     setup = [os.path.join(SCRIPTS, "guest-net"), "0", "1", "rxe"]
     env = {"MRFD_NETDEV": "eth0", "PYTHONDONTWRITEBYTECODE": "1"}
-    return {"kernel": kernel, "setup": setup, "env": env, "timeout": 600, **more}
+    return {"kernel": kernel, "setup": setup, "env": env, **more}
 
 
 def guest_programs(kernel="base"):

@@ -27,7 +27,7 @@ HEAD = re.compile(r"""^(?:
     | DMA-API:\ (?!preallocated|debugging\ enabled|nr_total_entries)
     | kmemleak:\ .*(?:new\ suspected|unreferenced)
     | unregister_netdevice:\ waiting | restrack:\ .*BUG
-    | guest-init:\ .*cannot
+    | guest-(?:init|run):\ .*cannot
     )""", re.VERBOSE)
 OPENS = re.compile(r"^(-+\[ cut here \]-+|=+)$")
 END_TRACE = re.compile(r"^-+\[ end (trace|Kernel panic)")

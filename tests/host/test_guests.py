@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Programs share a guest as long as all goes well, and what goes wrong is laid at
+the right door: scripts/mrfd_guests.py, and guest-run in the guest."""
+
+import os
+import sys
+import unittest
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "scripts"))
+
+import mrfd_boot  # noqa: E402
+import mrfd_cases  # noqa: E402
+import mrfd_guests  # noqa: E402
+
+# A program with one case, named after the boot in which it ran.
+GOOD = 'echo 1..1; echo "ok 1 $(cat /proc/sys/kernel/random/boot_id)"'
+PROVOKE = "echo {} >/sys/kernel/debug/provoke-crash/DIRECT; "
+
+
+def setUpModule():
+    """What takes long the first time is done before any test looks at a clock."""
+    mrfd_boot.kernel_image()
+
+
+def run(*scripts, limit=60):
+    """What is told of programs a, b, c...: a list of (name, result, why) each,
+    and last that of what no program is to blame for."""
+    told = [[]]
+    options = mrfd_cases.guest_options("base")
+    guests = mrfd_guests.Guests(lambda name, why, log: told[-1].append((name, "not ok", why)))
+    for name, script in zip("abc", scripts):
+        reader = mrfd_cases.Reader(name, mrfd_cases.tap, lambda case: None)
+        guests.run(name, ["sh", "-c", script], options, reader, limit=limit)
+        told.insert(-1, [(c.name[3:], c.result, c.reason) for c in reader.cases])
+    guests.end()
+    return told
+
+
+class Guests(unittest.TestCase):
+    def test_programs_that_pass_share_a_guest(self):
+        a, b, rest = run(GOOD, GOOD)
+        self.assertEqual(a, b)
+        self.assertEqual((a[0][1], rest), ("ok", []))
+
+    def test_after_a_failure_the_next_has_a_new_guest(self):
+        a, b, rest = run(GOOD + "; exit 1", GOOD)
+        self.assertEqual([r[1] for r in a], ["ok", "not ok"])
+        self.assertEqual(b[0][1], "ok")
+        self.assertNotEqual(a[0][0], b[0][0])
+        self.assertEqual(rest, [])
+
+    def test_a_complaint_belongs_to_the_program_during_which_it_came(self):
+        a, b, c, rest = run(GOOD, PROVOKE.format("WARNING") + GOOD, GOOD)
+        self.assertEqual([r[1] for r in a + c], ["ok", "ok"])
+        self.assertEqual(a[0][0], b[0][0])
+        self.assertEqual([r[1] for r in b], ["ok", "not ok"])
+        self.assertEqual(b[1][0], "kernel log")
+        self.assertIn("WARNING: ", b[1][2])
+        self.assertNotEqual(a[0][0], c[0][0])
+        self.assertEqual(rest, [])
+
+    def test_a_program_that_hangs_is_ended_and_the_next_runs(self):
+        a, b, rest = run(GOOD + "; sleep 1000", GOOD, limit=5)
+        self.assertEqual([r[1:] for r in a], [("ok", ""), ("not ok", "still running after 5 s")])
+        self.assertEqual((b[0][1], rest), ("ok", []))
+
+    def test_a_panic_is_told_and_the_next_runs(self):
+        a, b, rest = run(PROVOKE.format("PANIC"), GOOD)
+        self.assertEqual(a[0], ("program", "not ok", "the kernel panicked"))
+        self.assertIn("kernel log", [r[0] for r in a])
+        self.assertEqual((b[0][1], rest), ("ok", []))
+
+    def test_nothing_runs_on_behind_a_program(self):
+        count = "echo 1..1; pidof sleep && echo not ok 1 x || echo ok 1 x"
+        a, b, rest = run("setsid sleep 1000 & trap '' TERM; " + GOOD, count)
+        self.assertEqual([r[1] for r in a + b + rest], ["ok", "ok"])
+
+    def test_a_device_that_is_gone_is_the_fault_of_who_took_it(self):
+        a, b, rest = run("rdma link delete rxe0; " + GOOD, GOOD)
+        self.assertEqual([(r[1], r[2]) for r in a], [
+            ("ok", ""), ("not ok", "guest-run: cannot go on, rxe0 is gone")])
+        self.assertEqual((b[0][1], rest), ("ok", []))
+
+    def test_a_complaint_of_nobody_is_told(self):
+        told = []
+        guests = mrfd_guests.Guests(lambda name, why, log: told.append((name, why)))
+        guests.run("a", ["sh", "-c", GOOD], mrfd_cases.guest_options("base"),
+                   mrfd_cases.Reader("a", mrfd_cases.tap, lambda case: None))
+        guests.guest._console += b"BUG: late\n"
+        guests.end()
+        self.assertEqual(told, [("guest of a to a: kernel log", "BUG: late")])
+
+
+if __name__ == "__main__":
+    unittest.main()
