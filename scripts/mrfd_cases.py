@@ -71,6 +71,23 @@ def unittest_v(line, state):
     return None
 
 
+def kunit(line, state):
+    """The Case that a line of KUnit's KTAP ends, or None: one for each test of a
+    suite, which is one level down; the parameters of a test are below it."""
+    match = re.match(r" {4}# Subtest: (.*)$", line)
+    if match:
+        state["suite"] = match[1]
+    match = re.match(r" {4}1\.\.(\d+)$", line)
+    if match:
+        state["planned"] = state.get("planned", 0) + int(match[1])
+    if re.match(r" {4}(ok|not ok) ", line):
+        case = tap(line.strip(), state)
+        case.name = f"{state.get('suite')}: {case.name}"
+        return case
+    state["lines"].append(line)
+    return None
+
+
 class Reader:
     """Turns a program's output into Cases, each given to tell() at once."""
 
@@ -174,6 +191,20 @@ def guest_programs(kernel="base"):
         else:
             yield Program(f"guest/{name}", ["python3", "-m", "unittest", "-v", path], unittest_v,
                           path, options)
+
+
+def kunit_program(kernel="base", suites=None):
+    """The kernel's own unit tests: those suites that our files have."""
+    if suites is None:
+        suites = []
+        for path in glob.glob(os.path.join(TOP, "kernel/**/*.c"), recursive=True):
+            with open(path, encoding="utf-8") as file:
+                suites += re.findall(r'struct kunit_suite \w+ = \{[^}]*?\.name = "([^"]+)"',
+                                     file.read())
+    if suites:
+        path = os.path.join(SCRIPTS, "guest-kunit")
+        yield Program("kunit", [path, *sorted(suites)], kunit, path,
+                      guest_options(kernel, append="kunit.enable=1"))
 
 
 def suite_programs(kernel="base", stock=False):

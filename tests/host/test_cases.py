@@ -19,6 +19,28 @@ ERROR
 Ran 3 tests in 1.0s
 """
 TAP = b"TAP version 13\n1..2\n# RUN x\nok 1 global.f.one\nnot ok 2 f.two\n"
+KUNIT = b"""\
+KTAP version 1
+1..1
+    KTAP version 1
+    # Subtest: suite
+    # module: core
+    1..3
+    ok 1 one
+        KTAP version 1
+        # Subtest: two
+        ok 1 a parameter
+        not ok 2 another
+        # two: pass:1 fail:1 skip:0 total:2
+    # two: an expectation
+    not ok 2 two
+    ok 3 three # SKIP why
+# suite: pass:1 fail:1 skip:1 total:3
+not ok 1 suite
+    # Subtest: other
+    1..1
+    not ok 1 suite # it did not run
+"""
 
 
 def read(dialect, output, status, tell=lambda case: None):
@@ -36,6 +58,11 @@ class Reader(unittest.TestCase):
 
     def test_tap_is_read(self):
         self.assertEqual(read(mrfd_cases.tap, TAP, 1), {"p: f.one": "ok", "p: f.two": "not ok"})
+
+    def test_kunit_is_read_one_level_down(self):
+        self.assertEqual(read(mrfd_cases.kunit, KUNIT, 1), {
+            "p: suite: one": "ok", "p: suite: two": "not ok", "p: suite: three": "skip",
+            "p: other: suite # it did not run": "not ok"})
 
     def test_a_program_that_dies_early_is_a_failure(self):
         self.assertEqual(read(mrfd_cases.tap, TAP[:-14], 139)["p: program"], "not ok")
