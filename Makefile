@@ -11,8 +11,8 @@ help: ## list the targets
 demo: ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png
 	@scripts/demo $(if $(PICTURE),--picture "$(PICTURE)")
 
-check: ## run the tests; T=pattern runs some, DEBUG=1 on a kernel with every checker
-	@scripts/check $(if $(DEBUG),--debug) $(if $(T),"$(T)")
+check: ## run the tests; T=pattern runs some, DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
+	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(T),"$(T)")
 
 shell: ## an interactive guest with rxe up and the tools on the path
 	@scripts/shell

@@ -36,11 +36,11 @@ usage() {
 }
 
 # step LOG TITLE COMMAND...: run a long command with its output in
-# build/logs/LOG; on a terminal show title and seconds, in CI one line at the
-# end.  On failure show the end of the log and exit.  Call it plainly, never
-# left of || or &&: that would switch off -e inside COMMAND.
+# build/logs/LOG; on a terminal show title and seconds, in CI a line for each
+# minute and one at the end.  On failure show the end of the log and exit.  Call
+# it plainly, never left of || or &&: that would switch off -e inside COMMAND.
 step() {
-	local log=$logs/$1 title=$2 start=$SECONDS pid status=0
+	local log=$logs/$1 title=$2 start=$SECONDS pid status=0 minute=1
 	shift 2
 	mkdir -p "$logs"
 	set -m # a process group of its own, so that Ctrl-C ends all of it
@@ -49,7 +49,12 @@ step() {
 	set +m
 	# shellcheck disable=SC2064 # the pid of now is meant
 	trap "kill -TERM -- -$pid 2>/dev/null; exit 130" INT TERM
-	if [ -t 2 ]; then
+	if [ ! -t 2 ]; then
+		while kill -0 "$pid" 2>/dev/null; do
+			sleep 0.2
+			[ $((SECONDS - start)) -lt $((60 * minute)) ] || say "$title ... $((60 * minute++)) s"
+		done
+	else
 		while kill -0 "$pid" 2>/dev/null; do
 			printf '\r%s ... %ds ' "$title" $((SECONDS - start)) >&2
 			sleep 1

@@ -40,7 +40,7 @@ BUILD = os.path.join(TOP, "build")
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "mrfd")
 
 TIMED_OUT, BROKEN, COMPLAINED = 124, 125, 70
-KERNELS = {"base": [], "debug": ["--debug"], "stock": ["--stock"]}
+KERNELS = {"base": [], "debug": ["--debug"], "kcsan": ["--kcsan"], "stock": ["--stock"]}
 DEVICES = {"virtio-gpu": "virtio-gpu-pci"}
 
 # What a slow emulated machine must not be blamed for; nothing is rate-limited.
@@ -174,7 +174,7 @@ class Guest:
     """One command in one virtual machine.
 
     command   list of words
-    kernel    base, debug, stock, or the path of a bzImage
+    kernel    base, debug, kcsan, stock, or the path of a bzImage
     devices   what QEMU's -device takes; bus=portN makes a port to unplug from
     links     network: a list of connected sockets (see network())
     setup     words put before the command in the guest

@@ -27,6 +27,12 @@ DEVICES = ["bochs-display", "virtio-gpu"]
 # What rdma-core has for hardware that is not here.
 VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 
+# What runs on the debug kernel: all of ours, and of rdma-core's suite what goes
+# through the code that the series changes (see Documentation/testing.md).
+DEBUG = re.compile(r"kunit|guest/.*|rdma-core/test_(mr|mr_fd|memfd_mr|rereg\w*|qp|srq|atomic)")
+# What runs on the kernel that finds data races: where there is much at once.
+CONCURRENT = re.compile(r"guest/(data|lifetime|stress|inflight|rereg_race)")
+
 
 @dataclass
 class Case:

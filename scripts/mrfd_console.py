@@ -31,6 +31,10 @@ HEAD = re.compile(r"""^(?:
     )""", re.VERBOSE)
 OPENS = re.compile(r"^(-+\[ cut here \]-+|=+)$")
 END_TRACE = re.compile(r"^-+\[ end (trace|Kernel panic)")
+# Functions of rdma_rxe, ib_core, ib_uverbs and the dma-buf framework
+OURS = re.compile(r"(do_|__|_)?(rxe|ib|rdma|uverbs|uapi|dma_buf|dma_resv|dma_fence|udmabuf)_"
+                  r"|do_(complete|request|read|atomic)|(prepare|finish|send|process|check)_"
+                  r"(ack|packet|data|rkey|resource|psn|op)")
 LONGEST = 250  # lines
 NEAR = 40  # lines, from a head to its call trace, from that to "end trace"
 
@@ -75,6 +79,22 @@ def reports(text, allow=()):
             found.append(Report(lines[i], "\n".join(lines[first:last + 1])))
         i = done = last + 1
     return found
+
+
+def race_elsewhere(report):
+    """Whether it is a data race (KCSAN) that RDMA and dma-buf have no hand in:
+    none of the last calls on either side is theirs."""
+    if "KCSAN" not in report.head:
+        return False
+    near = -1
+    for line in report.text.split("\n"):
+        near = 0 if re.match(r"(read|write|race|assert)\b.* by (task|interrupt)", line) else near
+        match = re.match(r" (\w[\w.]*)\+0x", line)
+        if match and 0 <= near < 3:
+            near += 1
+            if OURS.match(match[1]):
+                return False
+    return True
 
 
 def tail(text, count=40):

@@ -37,6 +37,7 @@ class Guests:
     def __init__(self, tell):
         self.tell = tell
         self.guest = self.options = self.reader = None
+        self.elsewhere = {}  # heads of data races in other parts of the kernel: how often
 
     def run(self, name, words, options, reader, limit=LIMIT):
         """Run one program; its output and its end go to the reader."""
@@ -140,6 +141,9 @@ class Guests:
         end = match.end() if match and self.guest else len(text)
         reports = mrfd_console.reports(text[self.looked:end], guest.allow)
         self.looked = end
+        for report in filter(mrfd_console.race_elsewhere, reports):
+            self.elsewhere[report.head] = self.elsewhere.get(report.head, 0) + 1
+        reports = [r for r in reports if not mrfd_console.race_elsewhere(r)]
         if reports:
             hear(reports)
         return reports

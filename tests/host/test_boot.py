@@ -351,6 +351,18 @@ class Console(unittest.TestCase):
                "[    0.5] ODEBUG: selftest passed\n")
         self.assertEqual(mrfd_console.reports(log), [])
 
+    def test_a_data_race_is_ours_if_a_last_call_on_either_side_is(self):
+        for call, deep, elsewhere in (("rxe_mr_copy", "vfs_write", False),
+                                      ("list_add", "ib_umem_fd_get", False),
+                                      ("list_add", "vfs_write", True)):
+            race = (f"{'=' * 66}\nBUG: KCSAN: data-race in f / {call}\n\n"
+                    "write to 0xff of 8 bytes by task 1 on cpu 0:\n f+0x1/0x2\n g+0x1/0x2\n\n"
+                    f"read to 0xff of 8 bytes by interrupt on cpu 1:\n {call}+0x1/0x2\n"
+                    f" {deep}+0x1/0x2\n h+0x1/0x2\n ib_uverbs_ioctl+0x1/0x2\n{'=' * 66}")
+            report, = mrfd_console.reports(race)
+            self.assertEqual(mrfd_console.race_elsewhere(report), elsewhere, call)
+        self.assertFalse(mrfd_console.race_elsewhere(mrfd_console.reports(KASAN)[0]))
+
     def test_allow_excuses_by_the_head_line_only(self):
         self.assertEqual(mrfd_console.reports(KASAN, ["slab-use-after-free in f"]), [])
         self.assertEqual(len(mrfd_console.reports(KASAN, ["Allocated by"])), 1)
