@@ -74,6 +74,11 @@ struct ib_umem *ib_umem_memfd_get(struct ib_device *device,
 				  const struct ib_umem_fd_attr *attr);
 void ib_umem_memfd_release(struct ib_umem *umem);
 
+#if IS_ENABLED(CONFIG_KUNIT)
+unsigned int ib_memfd_pages(struct folio **folios, long nr, pgoff_t offset,
+			    unsigned int max, struct page **pages);
+#endif
+
 #else /* CONFIG_INFINIBAND_USER_MEM */
 
 static inline struct ib_umem *

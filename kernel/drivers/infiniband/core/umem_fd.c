@@ -21,6 +21,7 @@
  */
 
 #include <linux/dma-buf.h>
+#include <linux/dma-resv.h>
 #include <linux/overflow.h>
 #include <linux/slab.h>
 #include <rdma/ib_umem_fd.h>
@@ -28,6 +29,23 @@
 static enum dma_data_direction ib_umem_vmap_direction(struct ib_umem *umem)
 {
 	return umem->writable ? DMA_BIDIRECTIONAL : DMA_FROM_DEVICE;
+}
+
+/*
+ * dma_buf_vmap_unlocked(), but a signal ends the wait for whoever has the lock:
+ * an exporter may take its time with another importer.
+ */
+static int ib_umem_vmap_map(struct ib_umem_vmap *vmap)
+{
+	struct dma_buf *dmabuf = vmap->dmabuf;
+	int ret;
+
+	if (dma_resv_lock_interruptible(dmabuf->resv, NULL))
+		return -ERESTARTSYS;
+
+	ret = dma_buf_vmap(dmabuf, &vmap->map);
+	dma_resv_unlock(dmabuf->resv);
+	return ret;
 }
 
 static struct ib_umem *ib_umem_vmap_get(struct ib_device *device,
@@ -70,7 +88,7 @@ static struct ib_umem *ib_umem_vmap_get(struct ib_device *device,
 	umem->is_vmap = 1;
 	vmap->dmabuf = dmabuf;
 
-	ret = dma_buf_vmap_unlocked(dmabuf, &vmap->map);
+	ret = ib_umem_vmap_map(vmap);
 	if (ret)
 		goto err_free;
 

@@ -15,6 +15,7 @@
  * for writing.
  */
 
+#include <kunit/visibility.h>
 #include <linux/hugetlb.h>
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
@@ -79,9 +80,9 @@ static void ib_memfd_uncharge(struct ib_umem *umem)
 }
 
 /* The pages of a chunk, whose NR folios are the last in the list. */
-static unsigned int ib_memfd_pages(struct folio **folios, long nr,
-				   pgoff_t offset, unsigned int max,
-				   struct page **pages)
+VISIBLE_IF_KUNIT
+unsigned int ib_memfd_pages(struct folio **folios, long nr, pgoff_t offset,
+			    unsigned int max, struct page **pages)
 {
 	unsigned long index = offset >> PAGE_SHIFT;
 	unsigned int n = 0;

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * KUnit tests of user memory that is named by a file descriptor
+ *
+ * ib_umem_get_fd() is called as for a device that needs no DMA, which takes no
+ * more than a zeroed struct ib_device.  A fd that is not open tells a request
+ * that passed the checks (-EBADF) from one that did not.  The fds that are open
+ * are those of files that the tests make: kernel threads have a table of files,
+ * which they share.  The dma-bufs are of an exporter that counts what is asked of
+ * it and fails at will; umem_memfd_test.c has the files in memory.
+ */
+
+#include <linux/dma-buf.h>
+#include <linux/shmem_fs.h>
+
+#include "umem_fd_test.h"
+
+#define TOP_PAGE (U64_MAX & PAGE_MASK) /* the last page of 2^64 bytes */
+
+/* Arguments, with a fd that is not open */
+
+struct range_case {
+	const char *name;
+	u64 offset;
+	u64 length;
+	u64 iova;
+	int err;
+};
+
+static const struct range_case range_cases[] = {
+	{ "one byte", 0, 1, 0, -EBADF },
+	{ "zero length", 0, 0, 0, -EINVAL },
+	{ "zero length at the top", TOP_PAGE, 0, TOP_PAGE, -EINVAL },
+	{ "equal in the page", 5, 1, 3 * PAGE_SIZE + 5, -EBADF },
+	{ "equal in the page, iova below", 9 * PAGE_SIZE + 5, 1, 5, -EBADF },
+	{ "last byte of a page", PAGE_SIZE - 1, 1, TOP_PAGE - 1, -EBADF },
+	{ "iova one more", 5, 1, 6, -EINVAL },
+	{ "iova half a page more", 0, 1, PAGE_SIZE / 2, -EINVAL },
+	{ "offset one less than a page", PAGE_SIZE - 1, 1, 0, -EINVAL },
+	{ "offset ends at 2^64 - 1", TOP_PAGE, PAGE_SIZE - 1, 0, -EBADF },
+	{ "offset ends at 2^64", TOP_PAGE, PAGE_SIZE, 0, -EOVERFLOW },
+	{ "offset ends past 2^64", TOP_PAGE, PAGE_SIZE + 1, 0, -EOVERFLOW },
+	{ "iova ends at 2^64 - 1", 0, PAGE_SIZE - 1, TOP_PAGE, -EBADF },
+	{ "iova ends at 2^64", 0, PAGE_SIZE, TOP_PAGE, -EOVERFLOW },
+	{ "iova ends past 2^64", 0, PAGE_SIZE + 1, TOP_PAGE, -EOVERFLOW },
+	{ "longest", 0, U64_MAX, 0, -EBADF },
+	{ "longest and one page", PAGE_SIZE, U64_MAX, 0, -EOVERFLOW },
+	{ "longest at one page", 0, U64_MAX, PAGE_SIZE, -EOVERFLOW },
+};
+
+KUNIT_ARRAY_PARAM_DESC(range, range_cases, name);
+
+static void test_range(struct kunit *test)
+{
+	const struct range_case *c = test->param_value;
+	struct ib_umem_fd_attr attr = {
+		.offset = c->offset,
+		.length = c->length,
+		.iova = c->iova,
+		.fd = -1,
+		.access = IB_ACCESS_LOCAL_WRITE,
+	};
+	struct ib_device *device = new_device(test);
+
+	attr.fd_type = IB_UVERBS_MR_FD_TYPE_DMABUF;
+	KUNIT_EXPECT_EQ(test, get_fd_err(device, &attr), c->err);
+	attr.fd_type = IB_UVERBS_MR_FD_TYPE_MEMFD;
+	KUNIT_EXPECT_EQ(test, get_fd_err(device, &attr), c->err);
+}
+
+struct type_case {
+	const char *name;
+	u32 fd_type;
+	unsigned int access;
+	bool dma;
+	int err;
+};
+
+static const struct type_case type_cases[] = {
+	{ "type 0", 0, 0, false, -EINVAL },
+	{ "the type after the last", IB_UVERBS_MR_FD_TYPE_MEMFD + 1, 0, false, -EINVAL },
+	{ "a type with the top bit", BIT(31) | IB_UVERBS_MR_FD_TYPE_MEMFD, 0, false, -EINVAL },
+	{ "type -1", U32_MAX, 0, false, -EINVAL },
+	{ "dma-buf", IB_UVERBS_MR_FD_TYPE_DMABUF, 0, false, -EBADF },
+	{ "dma-buf, device with DMA", IB_UVERBS_MR_FD_TYPE_DMABUF, 0, true, -EOPNOTSUPP },
+	{ "memfd", IB_UVERBS_MR_FD_TYPE_MEMFD, 0, false, -EBADF },
+	{ "memfd, device with DMA", IB_UVERBS_MR_FD_TYPE_MEMFD, 0, true, -EBADF },
+	{ "memfd on demand", IB_UVERBS_MR_FD_TYPE_MEMFD, IB_ACCESS_ON_DEMAND, false, -EOPNOTSUPP },
+};
+
+KUNIT_ARRAY_PARAM_DESC(type, type_cases, name);
+
+static void test_type(struct kunit *test)
+{
+	const struct type_case *c = test->param_value;
+	const struct ib_umem_fd_attr attr = {
+		.length = 1,
+		.fd_type = c->fd_type,
+		.fd = -1,
+		.access = c->access,
+	};
+	struct ib_device *device = new_device(test);
+
+	/* never looked into */
+	if (c->dma)
+		device->dma_device = &device->dev;
+
+	KUNIT_EXPECT_EQ(test, get_fd_err(device, &attr), c->err);
+}
+
+static void test_mode_allows(struct kunit *test)
+{
+	static const unsigned int writing[] = {
+		IB_ACCESS_LOCAL_WRITE, IB_ACCESS_REMOTE_WRITE,
+		IB_ACCESS_REMOTE_ATOMIC, IB_ACCESS_MW_BIND,
+	};
+	struct file *file = kunit_kzalloc(test, sizeof(*file), GFP_KERNEL);
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, file);
+	file->f_mode = FMODE_READ;
+	KUNIT_EXPECT_TRUE(test, ib_umem_fd_mode_allows(file, 0));
+	KUNIT_EXPECT_TRUE(test, ib_umem_fd_mode_allows(file, IB_ACCESS_REMOTE_READ));
+
+	for (i = 0; i < ARRAY_SIZE(writing); i++) {
+		file->f_mode = FMODE_READ;
+		KUNIT_EXPECT_FALSE(test, ib_umem_fd_mode_allows(file, writing[i]));
+		file->f_mode = FMODE_WRITE;
+		KUNIT_EXPECT_FALSE(test, ib_umem_fd_mode_allows(file, writing[i]));
+		file->f_mode = FMODE_READ | FMODE_WRITE;
+		KUNIT_EXPECT_TRUE(test, ib_umem_fd_mode_allows(file, writing[i]));
+	}
+
+	file->f_mode = FMODE_WRITE;
+	KUNIT_EXPECT_FALSE(test, ib_umem_fd_mode_allows(file, 0));
+}
+
+/* Files that are there */
+
+/* The exporter */
+struct test_buf {
+	struct iosys_map map;
+	int vmap_err;
+	int begin_err;
+	int vmaps;
+	int vunmaps;
+	int begins;
+	int ends;
+	int released;
+	enum dma_data_direction dir;
+};
+
+static struct sg_table *test_buf_map(struct dma_buf_attachment *attach,
+				     enum dma_data_direction dir)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+static void test_buf_unmap(struct dma_buf_attachment *attach,
+			   struct sg_table *sgt, enum dma_data_direction dir)
+{
+}
+
+static void test_buf_release(struct dma_buf *dmabuf)
+{
+	struct test_buf *buf = dmabuf->priv;
+
+	buf->released++;
+}
+
+static int test_buf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+	struct test_buf *buf = dmabuf->priv;
+
+	*map = buf->map;
+	buf->vmaps += !buf->vmap_err;
+	return buf->vmap_err;
+}
+
+static void test_buf_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+	struct test_buf *buf = dmabuf->priv;
+
+	buf->vunmaps++;
+}
+
+static int test_buf_begin(struct dma_buf *dmabuf, enum dma_data_direction dir)
+{
+	struct test_buf *buf = dmabuf->priv;
+
+	buf->dir = dir;
+	buf->begins += !buf->begin_err;
+	return buf->begin_err;
+}
+
+static int test_buf_end(struct dma_buf *dmabuf, enum dma_data_direction dir)
+{
+	struct test_buf *buf = dmabuf->priv;
+
+	/* in the order that undoes, and as begun */
+	buf->ends += !buf->vunmaps && dir == buf->dir;
+	return 0;
+}
+
+static const struct dma_buf_ops test_buf_ops = {
+	.map_dma_buf = test_buf_map,
+	.unmap_dma_buf = test_buf_unmap,
+	.release = test_buf_release,
+	.vmap = test_buf_vmap,
+	.vunmap = test_buf_vunmap,
+	.begin_cpu_access = test_buf_begin,
+	.end_cpu_access = test_buf_end,
+};
+
+static const struct dma_buf_ops test_buf_ops_no_vmap = {
+	.map_dma_buf = test_buf_map,
+	.unmap_dma_buf = test_buf_unmap,
+	.release = test_buf_release,
+};
+
+#define BUF_SIZE (4 * PAGE_SIZE)
+
+static struct file *export(struct kunit *test, struct test_buf *buf,
+			   const struct dma_buf_ops *ops, int flags)
+{
+	DEFINE_DMA_BUF_EXPORT_INFO(info);
+	struct dma_buf *dmabuf;
+
+	info.ops = ops;
+	info.size = BUF_SIZE;
+	info.flags = flags;
+	info.priv = buf;
+	dmabuf = dma_buf_export(&info);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, dmabuf);
+	return dmabuf->file;
+}
+
+struct buf_case {
+	const char *name;
+	u64 offset;
+	u64 length;
+	int flags; /* of the fd */
+	unsigned int access;
+	int err;
+	bool iomem;
+	bool no_vmap;
+	int vmap_err;
+	int begin_err;
+};
+
+#define WR IB_ACCESS_LOCAL_WRITE
+#define RD IB_ACCESS_REMOTE_READ
+
+static const struct buf_case buf_cases[] = {
+	{ "whole", 0, BUF_SIZE, O_RDWR, WR },
+	{ "I/O memory", 0, BUF_SIZE, O_RDWR, WR, .iomem = true },
+	{ "from within", PAGE_SIZE + 3, 2 * PAGE_SIZE, O_RDWR, WR },
+	{ "last byte", BUF_SIZE - 1, 1, O_RDWR, WR },
+	{ "read-only", 0, BUF_SIZE, O_RDONLY, RD },
+	{ "on demand is for the driver to refuse", 0, 1, O_RDWR, IB_ACCESS_ON_DEMAND },
+	{ "one byte past the end", 0, BUF_SIZE + 1, O_RDWR, WR, -ERANGE },
+	{ "one byte at the end", BUF_SIZE, 1, O_RDWR, WR, -ERANGE },
+	{ "a page past the end", PAGE_SIZE, BUF_SIZE, O_RDWR, WR, -ERANGE },
+	{ "near 2^64", TOP_PAGE, 1, O_RDWR, WR, -ERANGE },
+	{ "read-only to write", 0, BUF_SIZE, O_RDONLY, WR, -EACCES },
+	{ "write-only to read", 0, BUF_SIZE, O_WRONLY, RD, -EACCES },
+	{ "no vmap", 0, 1, O_RDWR, WR, -ENXIO, .no_vmap = true },
+	{ "vmap fails", 0, 1, O_RDWR, WR, -ENOSPC, .vmap_err = -ENOSPC },
+	{ "begin_cpu_access fails", 0, 1, O_RDWR, WR, -EIO, .begin_err = -EIO },
+};
+
+KUNIT_ARRAY_PARAM_DESC(buf, buf_cases, name);
+
+static void check_buf_umem(struct kunit *test, const struct buf_case *c,
+			   struct test_buf *buf, struct ib_umem *umem)
+{
+	bool writes = ib_access_writable(c->access);
+
+	KUNIT_EXPECT_TRUE(test, umem->is_vmap);
+	KUNIT_EXPECT_EQ(test, umem->address, c->offset);
+	KUNIT_EXPECT_EQ(test, umem->length, c->length);
+	KUNIT_EXPECT_EQ(test, umem->iova, c->offset);
+	KUNIT_EXPECT_EQ(test, (bool)umem->writable, writes);
+	KUNIT_EXPECT_TRUE(test, iosys_map_is_equal(&to_ib_umem_vmap(umem)->map,
+						   &buf->map));
+	KUNIT_EXPECT_EQ(test, buf->dir, writes ? DMA_BIDIRECTIONAL : DMA_FROM_DEVICE);
+}
+
+/* The fd, and the buffer but for the one reference of the umem, are gone. */
+static void check_buf_held(struct kunit *test, const struct buf_case *c,
+			   struct test_buf *buf, struct ib_umem *umem)
+{
+	check_buf_umem(test, c, buf, umem);
+	KUNIT_EXPECT_EQ(test, buf->vmaps, 1);
+	KUNIT_EXPECT_EQ(test, buf->begins, 1);
+	KUNIT_EXPECT_EQ(test, buf->vunmaps, 0);
+	KUNIT_EXPECT_EQ(test, buf->ends, 0);
+	KUNIT_EXPECT_EQ(test, buf->released, 0);
+}
+
+static void test_buf(struct kunit *test)
+{
+	const struct buf_case *c = test->param_value;
+	struct test_buf *buf = kunit_kzalloc(test, sizeof(*buf), GFP_KERNEL);
+	struct ib_umem_fd_attr attr = {
+		.offset = c->offset,
+		.length = c->length,
+		.iova = c->offset,
+		.fd_type = IB_UVERBS_MR_FD_TYPE_DMABUF,
+		.access = c->access,
+	};
+	struct ib_umem *umem;
+
+	KUNIT_ASSERT_NOT_NULL(test, buf);
+	iosys_map_set_vaddr(&buf->map, buf);
+	if (c->iomem)
+		iosys_map_set_vaddr_iomem(&buf->map, (void __iomem *)buf);
+	buf->vmap_err = c->vmap_err;
+	buf->begin_err = c->begin_err;
+	attr.fd = install(test, export(test, buf, c->no_vmap ? &test_buf_ops_no_vmap :
+							      &test_buf_ops, c->flags));
+
+	umem = ib_umem_get_fd(new_device(test), &attr);
+	kunit_release_action(test, close_and_flush, (void *)(long)attr.fd);
+	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(umem), c->err);
+	if (!IS_ERR(umem)) {
+		check_buf_held(test, c, buf, umem);
+		ib_umem_release(umem);
+		flush_delayed_fput();
+	}
+
+	KUNIT_EXPECT_EQ(test, buf->released, 1);
+	KUNIT_EXPECT_EQ(test, buf->vunmaps, buf->vmaps);
+	KUNIT_EXPECT_EQ(test, buf->ends, buf->begins);
+}
+
+static void test_other_type(struct kunit *test)
+{
+	struct test_buf *buf = kunit_kzalloc(test, sizeof(*buf), GFP_KERNEL);
+	struct ib_umem_fd_attr attr = { .length = 1 };
+
+	KUNIT_ASSERT_NOT_NULL(test, buf);
+	attr.fd_type = IB_UVERBS_MR_FD_TYPE_MEMFD;
+	attr.fd = install(test, export(test, buf, &test_buf_ops, O_RDWR));
+	KUNIT_EXPECT_EQ(test, get_fd_err(new_device(test), &attr), -EBADFD);
+
+	attr.fd_type = IB_UVERBS_MR_FD_TYPE_DMABUF;
+	attr.fd = install(test, shmem_file_setup("kunit", PAGE_SIZE, 0));
+	KUNIT_EXPECT_EQ(test, get_fd_err(new_device(test), &attr), -EBADFD);
+}
+
+static struct kunit_case umem_fd_cases[] = {
+	KUNIT_CASE_PARAM(test_range, range_gen_params),
+	KUNIT_CASE_PARAM(test_type, type_gen_params),
+	KUNIT_CASE(test_mode_allows),
+	KUNIT_CASE_PARAM(test_buf, buf_gen_params),
+	KUNIT_CASE(test_other_type),
+	{}
+};
+
+static struct kunit_suite umem_fd_suite = {
+	.name = "ib_umem_fd",
+	.test_cases = umem_fd_cases,
+};
+
+kunit_test_suite(umem_fd_suite);
