@@ -14,6 +14,9 @@ demo: ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PIC
 check: ## run the tests; T=pattern runs some, DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
 	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(T),"$(T)")
 
+bench: ## measure in one boot: rereg beside dereg and reg; ratios on the terminal, CSV in build/bench
+	@scripts/bench
+
 shell: ## an interactive guest with rxe up and the tools on the path
 	@scripts/shell
 
@@ -41,4 +44,4 @@ clean: ## remove build/; the cache of userland, sources and compiler stays
 distclean: clean ## remove the cache too
 	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/mrfd"
 
-.PHONY: help demo check shell scoreboard series check-series kernel rdma-core update clean distclean
+.PHONY: help demo check bench shell scoreboard series check-series kernel rdma-core update clean distclean

@@ -180,13 +180,21 @@ def guest_options(kernel, **more):
     return {"kernel": kernel, "setup": setup, "env": env, **more}
 
 
-def guest_programs(kernel="base"):
-    """Our cases; built first."""
+def build_guest():
+    """Build what tests/guest has; the directories of it and of rdma-core."""
     linux, rdma = mrfd_boot.tool("join", "linux"), mrfd_boot.tool("rdma-core")
     out = os.path.join(BUILD, "guest")
-    subprocess.run([os.path.join(SCRIPTS, "enter"), "make", "-s", "-j2",
-                    "-C", os.path.join(TOP, "tests/guest"),
-                    f"OUT={out}", f"LINUX={linux}", f"RDMA={rdma}"], check=True)
+    made = subprocess.run([os.path.join(SCRIPTS, "enter"), "make", "-s", "-j2",
+                           "-C", os.path.join(TOP, "tests/guest"),
+                           f"OUT={out}", f"LINUX={linux}", f"RDMA={rdma}"], check=False)
+    if made.returncode:
+        raise mrfd_boot.BootError("tests/guest does not compile, see above")
+    return out, rdma
+
+
+def guest_programs(kernel="base"):
+    """Our cases; built first."""
+    out, rdma = build_guest()
     options = guest_options(kernel, devices=DEVICES)
     options["env"]["PATH"] = f"{rdma}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     options["env"]["PYTHONPATH"] = f"{rdma}/python"
