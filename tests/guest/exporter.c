@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A buffer from each exporter that a guest has.  All give a dma-buf fd and a
- * second way to the same bytes, a CPU mapping that RDMA has no part in, by
- * which a case looks at what really arrived.
+ * A buffer from each exporter that a guest has, and a memfd, which needs none.
+ * All give an fd and a second way to the same bytes, a CPU mapping that RDMA has
+ * no part in, by which a case looks at what really arrived.
  *
  * The bochs buffer is put on the screen: a buffer that is scanned out is pinned
  * in VRAM, which is I/O memory, and that is what it is here for.
@@ -52,6 +52,8 @@ const char *exporter_missing(enum exporter e)
 {
 	int fd;
 
+	if (e == MEMFD)
+		return NULL;
 	if (e == UDMABUF)
 		return access("/dev/udmabuf", R_OK | W_OK) ? "/dev/udmabuf" : NULL;
 	if (e == HEAP)
@@ -137,11 +139,25 @@ static void heap_open(struct buffer *b, size_t size)
 	close(heap);
 }
 
+static void memfd_open(struct buffer *b, size_t size)
+{
+	b->fd = memfd_create("buffer", MFD_CLOEXEC);
+	if (b->fd < 0 || ftruncate(b->fd, size))
+		die("memfd");
+	b->type = IBV_MR_FD_TYPE_MEMFD;
+	b->size = size;
+	b->cpu = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+}
+
 /* SIZE is a multiple of PAGE; a bochs buffer is as large as its screen. */
 void buffer_open(struct buffer *b, enum exporter e, size_t size)
 {
 	b->drm_fd = -1;
+	b->type = IBV_MR_FD_TYPE_DMABUF;
 	switch (e) {
+	case MEMFD:
+		memfd_open(b, size);
+		break;
 	case UDMABUF:
 		udmabuf_open(b, size);
 		break;
@@ -167,7 +183,7 @@ void buffer_close(struct buffer *b)
 }
 
 /* How many dma-bufs the kernel has; in a guest at rest there are none. */
-static int dmabuf_count(void)
+int dmabuf_count(void)
 {
 	DIR *dir = must(opendir("/sys/kernel/dmabuf/buffers"));
 	struct dirent *entry;

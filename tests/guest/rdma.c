@@ -247,3 +247,16 @@ int mr_count(void)
 	pclose(f);
 	return n;
 }
+
+/* What this process has pinned, as it is charged for it. */
+long pinned_kb(void)
+{
+	FILE *f = must(fopen("/proc/self/status", "r"));
+	char line[128];
+	long kb = -1;
+
+	while (fgets(line, sizeof(line), f))
+		sscanf(line, "VmPin: %ld", &kb);
+	fclose(f);
+	return kb;
+}

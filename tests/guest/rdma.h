@@ -57,12 +57,14 @@ enum ibv_wc_status atomic_write(struct pair *p, uint64_t remote_addr, uint32_t r
 enum ibv_wc_status wait_wc(struct pair *p, struct ibv_wc *wc);
 void post_recv(struct pair *p, struct ibv_mr *mr, uint64_t addr, uint32_t length);
 int mr_count(void);
+long pinned_kb(void);
 
 /* exporter.c */
-enum exporter { VGEM, UDMABUF, HEAP, VIRTIO_GPU, BOCHS };
+enum exporter { VGEM, UDMABUF, HEAP, VIRTIO_GPU, BOCHS, MEMFD };
 
 struct buffer {
-	int fd;			/* the dma-buf */
+	int fd;			/* the dma-buf or the memfd */
+	enum ibv_mr_fd_type type;	/* which of them */
 	size_t size;
 	uint8_t *cpu;		/* the same bytes, as another mapping shows them */
 	int drm_fd;		/* of a DRM exporter, else -1 */
@@ -72,6 +74,7 @@ struct buffer {
 const char *exporter_missing(enum exporter e);
 void buffer_open(struct buffer *b, enum exporter e, size_t size);
 void buffer_close(struct buffer *b);
+int dmabuf_count(void);
 bool nothing_left(void);
 
 /* pattern.c: bytes that tell by themselves where they belong */

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A rereg that fails says why, by its class and by errno, and the MR is exactly
+ * what it was: its fields, its keys, its memory, its rights, its PD.  That is
+ * looked at with data after every mistake, for every kind of memory that the MR
+ * may have had, and by the raw write() commands too.
+ */
+#include "rereg.h"
+#include "kselftest_harness.h"
+#include <fcntl.h>
+#include <pthread.h>
+#include <rdma/ib_user_verbs.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#define SIZE (8 * PAGE)
+/* No remote read, so that a right that is gained by mistake is seen. */
+#define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+#define TRANS IBV_REREG_MR_CHANGE_TRANSLATION
+#define PD IBV_REREG_MR_CHANGE_PD
+#define ACCESS IBV_REREG_MR_CHANGE_ACCESS
+#define INPUT IBV_REREG_MR_ERR_INPUT
+#define CMD IBV_REREG_MR_ERR_CMD
+#define DMABUF IBV_MR_FD_TYPE_DMABUF
+#define SHMEM IBV_MR_FD_TYPE_MEMFD
+
+FIXTURE(mr)
+{
+	struct ibv_context *ctx;
+	struct ibv_pd *pd, *other_pd;
+	struct place at, vgem, local;
+	struct ibv_mr *local_mr, *mr, was;
+	int memfd;		/* SIZE bytes */
+	long pinned;
+	int mrs;
+};
+
+FIXTURE_VARIANT(mr)
+{
+	enum exporter kind;
+};
+
+FIXTURE_VARIANT_ADD(mr, on_host_memory) { .kind = HOST };
+FIXTURE_VARIANT_ADD(mr, on_vgem) { .kind = VGEM };
+FIXTURE_VARIANT_ADD(mr, on_memfd) { .kind = MEMFD };
+FIXTURE_VARIANT_ADD(mr, on_bochs) { .kind = BOCHS };
+
+FIXTURE_SETUP(mr)
+{
+	self->ctx = open_device("rxe0");
+	self->pd = must(ibv_alloc_pd(self->ctx));
+	self->other_pd = must(ibv_alloc_pd(self->ctx));
+	place_open(&self->at, variant->kind, SIZE, 1);
+	place_open(&self->vgem, VGEM, SIZE, 2);
+	place_open(&self->local, HOST, SIZE, 3);
+	self->memfd = memfd_create("memfd", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+	if (self->memfd < 0 || ftruncate(self->memfd, SIZE))
+		die("memfd");
+	self->local_mr = place_reg(&self->local, self->pd, RIGHTS);
+	self->mr = place_reg(&self->at, self->pd, RIGHTS);
+	self->was = *self->mr;
+	self->pinned = pinned_kb();
+	self->mrs = mr_count();
+}
+
+FIXTURE_TEARDOWN(mr)
+{
+	EXPECT_EQ(0, ibv_dereg_mr(self->mr));
+	EXPECT_EQ(0, ibv_dereg_mr(self->local_mr));
+	EXPECT_EQ(0, pinned_kb());
+	EXPECT_EQ(0, ibv_dealloc_pd(self->pd));
+	EXPECT_EQ(0, ibv_dealloc_pd(self->other_pd));
+	place_close(&self->at);
+	place_close(&self->vgem);
+	place_close(&self->local);
+	close(self->memfd);
+	ibv_close_device(self->ctx);
+}
+
+static enum ibv_wc_status op(FIXTURE_DATA(mr) *self, struct ibv_pd *pd, enum ibv_wr_opcode opcode,
+			     uint64_t addr, uint32_t n)
+{
+	enum ibv_wc_status status;
+	struct pair pair;
+
+	pair_open(&pair, self->ctx, (struct ibv_pd *[]){ self->pd, pd });
+	status = rdma_op(&pair, opcode, self->local_mr, (uintptr_t)self->local.cpu, n, addr,
+			 self->was.rkey);
+	pair_close(&pair);
+	return status;
+}
+
+static bool as_it_was(FIXTURE_DATA(mr) *self)
+{
+	uint64_t iova = place_iova(&self->at), end = iova + self->at.size;
+	static uint32_t seed = 50;
+
+	if (memcmp(&self->was, self->mr, sizeof(self->was)))
+		return printf("# the fields of the MR changed\n"), false;
+	fill(self->local.cpu, 3000, ++seed);
+	place_mark(&self->at);
+	return op(self, self->pd, IBV_WR_RDMA_WRITE, end - 3000, 3000) == IBV_WC_SUCCESS &&
+	       filled(self->at.cpu + self->at.size - 3000, 3000, seed, "old memory") &&
+	       only_changed(self->at.cpu, self->at.before, self->at.size,
+			    self->at.size - 3000, 3000) &&
+	       place_untouched(&self->vgem) &&
+	       op(self, self->pd, IBV_WR_RDMA_WRITE, end - 1, 2) == IBV_WC_REM_ACCESS_ERR &&
+	       op(self, self->pd, IBV_WR_RDMA_READ, iova, 8) == IBV_WC_REM_ACCESS_ERR &&
+	       op(self, self->other_pd, IBV_WR_RDMA_WRITE, iova, 8) == IBV_WC_REM_ACCESS_ERR &&
+	       pinned_kb() == self->pinned && mr_count() == self->mrs;
+}
+
+#define EXPECT_FAILS(class, err, call) do {				\
+	errno = 0;							\
+	EXPECT_EQ(class, call);						\
+	EXPECT_EQ(err, errno);						\
+	EXPECT_TRUE(as_it_was(self)) { TH_LOG("after " #call); }	\
+} while (0)
+
+#define rereg_fd(flags, pd, offset, length, iova, type, fd, access)	\
+	ibv_rereg_mr_fd_iova(self->mr, flags, pd, offset, length, iova, type, fd, access)
+
+TEST_F_TIMEOUT(mr, what_the_library_refuses, 60)
+{
+	struct ibv_context *ctx = open_device("rxe0");
+	struct ibv_pd *foreign = must(ibv_alloc_pd(ctx));
+	int fd = self->vgem.buf.fd;
+
+	EXPECT_FAILS(INPUT, EINVAL, rereg_fd(0, NULL, 0, SIZE, 0, DMABUF, fd, 0));
+	EXPECT_FAILS(INPUT, EINVAL, rereg_fd(8, NULL, 0, SIZE, 0, DMABUF, fd, 0));
+	EXPECT_FAILS(INPUT, EINVAL, rereg_fd(TRANS, NULL, 0, 0, 0, DMABUF, fd, 0));
+	EXPECT_FAILS(INPUT, EINVAL, rereg_fd(TRANS, NULL, 0, SIZE, 0, DMABUF, fd, RIGHTS));
+	EXPECT_FAILS(INPUT, EINVAL, rereg_fd(PD, NULL, 0, 0, 0, DMABUF, -1, 0));
+	EXPECT_FAILS(INPUT, EINVAL, rereg_fd(PD, foreign, 0, 0, 0, DMABUF, -1, 0));
+	EXPECT_FAILS(INPUT, EINVAL, ibv_rereg_mr(self->mr, 8, NULL, NULL, 0, 0));
+	/* This one leaves it to the kernel. */
+	EXPECT_FAILS(CMD, EINVAL, ibv_rereg_mr(self->mr, 0, NULL, NULL, 0, 0));
+	EXPECT_EQ(0, ibv_dealloc_pd(foreign));
+	ibv_close_device(ctx);
+}
+
+TEST_F_TIMEOUT(mr, ranges_and_addresses_that_make_no_sense, 60)
+{
+	int fd = self->vgem.buf.fd;
+
+	EXPECT_FAILS(CMD, ERANGE, rereg_fd(TRANS, NULL, 0, SIZE + 1, 0, DMABUF, fd, 0));
+	EXPECT_FAILS(CMD, ERANGE, rereg_fd(TRANS, NULL, SIZE, 1, 0, DMABUF, fd, 0));
+	EXPECT_FAILS(CMD, ERANGE, rereg_fd(TRANS, NULL, 0, SIZE + 1, 0, SHMEM, self->memfd, 0));
+	EXPECT_FAILS(CMD, EOVERFLOW, rereg_fd(TRANS, NULL, -PAGE, 2 * PAGE, 0, DMABUF, fd, 0));
+	EXPECT_FAILS(CMD, EOVERFLOW, rereg_fd(TRANS, NULL, 0, SIZE, -PAGE, DMABUF, fd, 0));
+	EXPECT_FAILS(CMD, EINVAL, rereg_fd(TRANS, NULL, 0, SIZE, 1, DMABUF, fd, 0));
+	EXPECT_FAILS(CMD, EINVAL, rereg_fd(TRANS, NULL, 7, PAGE, 8, SHMEM, self->memfd, 0));
+	/* All flags, one of which cannot be done: none is. */
+	EXPECT_FAILS(CMD, ERANGE, rereg_fd(ALL_FLAGS, self->other_pd, 0, SIZE + 1, 0, DMABUF, fd,
+					   IBV_ACCESS_REMOTE_READ));
+}
+
+TEST_F_TIMEOUT(mr, fds_that_are_not_what_they_should_be, 60)
+{
+	int null = open("/dev/null", O_RDWR);
+
+	EXPECT_FAILS(CMD, EBADF, rereg_fd(TRANS, NULL, 0, SIZE, 0, DMABUF, 999, 0));
+	EXPECT_FAILS(CMD, EBADF, rereg_fd(TRANS, NULL, 0, SIZE, 0, DMABUF, -1, 0));
+	EXPECT_FAILS(CMD, EBADF, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, 999, 0));
+	EXPECT_FAILS(CMD, EBADFD, rereg_fd(TRANS, NULL, 0, SIZE, 0, DMABUF, self->memfd, 0));
+	EXPECT_FAILS(CMD, EBADFD, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, self->vgem.buf.fd, 0));
+	EXPECT_FAILS(CMD, EBADFD, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, null, 0));
+	EXPECT_FAILS(CMD, EINVAL, rereg_fd(TRANS, NULL, 0, SIZE, 0, 0, self->memfd, 0));
+	EXPECT_FAILS(CMD, EINVAL, rereg_fd(TRANS, NULL, 0, SIZE, 0, 77, self->memfd, 0));
+	close(null);
+}
+
+TEST_F_TIMEOUT(mr, rights_that_cannot_be_had, 60)
+{
+	int fd = self->vgem.buf.fd;
+
+	EXPECT_FAILS(CMD, EINVAL, rereg_fd(ACCESS, NULL, 0, 0, 0, 0, -1, IBV_ACCESS_REMOTE_WRITE));
+	EXPECT_FAILS(CMD, EINVAL, rereg_fd(TRANS | ACCESS, NULL, 0, SIZE, 0, DMABUF, fd,
+					   IBV_ACCESS_REMOTE_ATOMIC));
+	EXPECT_FAILS(CMD, EINVAL, rereg_fd(ACCESS, NULL, 0, 0, 0, 0, -1, RIGHTS | 1 << 15));
+	EXPECT_FAILS(CMD, EOPNOTSUPP, rereg_fd(TRANS | ACCESS, NULL, 0, SIZE, 0, DMABUF, fd,
+					       RIGHTS | IBV_ACCESS_ON_DEMAND));
+	EXPECT_FAILS(CMD, EOPNOTSUPP, rereg_fd(TRANS | ACCESS, NULL, 0, SIZE, 0, DMABUF, fd,
+					       RIGHTS | IBV_ACCESS_FLUSH_GLOBAL));
+	EXPECT_FAILS(CMD, EINVAL, rereg_fd(TRANS | ACCESS, NULL, 0, SIZE, 0, SHMEM, self->memfd,
+					   RIGHTS | IBV_ACCESS_FLUSH_PERSISTENT));
+}
+
+TEST_F_TIMEOUT(mr, files_that_may_not_be_written, 60)
+{
+	char path[64];
+	int ro;
+
+	/* The MR's rights stay, so its right to write is what counts. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", self->memfd);
+	ro = open(path, O_RDONLY);
+	EXPECT_FAILS(CMD, EACCES, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, ro, 0));
+	EXPECT_FAILS(CMD, EACCES, rereg_fd(TRANS | ACCESS, NULL, 0, SIZE, 0, SHMEM, ro, RIGHTS));
+	close(ro);
+	ASSERT_EQ(0, fcntl(self->memfd, F_ADD_SEALS, F_SEAL_WRITE));
+	EXPECT_FAILS(CMD, EPERM, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, self->memfd, 0));
+	/* To read it only is fine, but then it cannot be made writable. */
+	ASSERT_EQ(0, rereg_fd(TRANS | ACCESS, NULL, 0, SIZE, 0, SHMEM, self->memfd,
+			      IBV_ACCESS_REMOTE_READ));
+	self->was = *self->mr;
+	errno = 0;
+	ASSERT_EQ(CMD, rereg_fd(ACCESS, NULL, 0, 0, 0, 0, -1, RIGHTS));
+	ASSERT_EQ(EACCES, errno);
+	ASSERT_EQ(0, memcmp(&self->was, self->mr, sizeof(self->was)));
+	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, op(self, self->pd, IBV_WR_RDMA_WRITE, 0, 8));
+	ASSERT_EQ(IBV_WC_SUCCESS, op(self, self->pd, IBV_WR_RDMA_READ, 0, 8));
+}
+
+TEST_F_TIMEOUT(mr, memory_of_the_process_that_cannot_be_pinned, 60)
+{
+	uint8_t *hole = mmap(NULL, SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *ro = mmap(NULL, SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	EXPECT_FAILS(CMD, EFAULT, ibv_rereg_mr(self->mr, TRANS, NULL, hole, SIZE, 0));
+	EXPECT_FAILS(CMD, EFAULT, ibv_rereg_mr(self->mr, ALL_FLAGS, self->other_pd, ro, SIZE,
+					       RIGHTS | IBV_ACCESS_REMOTE_READ));
+	munmap(hole, SIZE);
+	munmap(ro, SIZE);
+}
+
+/*
+ * A thread that has given up CAP_IPC_LOCK.  Only a thread: a process that has
+ * changed its credentials may not write() commands any more.
+ */
+static void *rereg_without_privilege(void *arg)
+{
+	FIXTURE_DATA(mr) *self = arg;
+	int big = memfd_create("big", 0);
+	intptr_t result;
+
+	if (ftruncate(big, 4 * SIZE) || syscall(SYS_setresuid, 65534, 65534, 65534))
+		die("big file, no privilege");
+	errno = 0;
+	result = rereg_fd(TRANS, NULL, 0, 4 * SIZE, 0, SHMEM, big, 0);
+	if (result == CMD && errno == ENOMEM)
+		result = rereg_fd(TRANS, NULL, 0, 4 * SIZE, 0, SHMEM, big, 0);
+	if (result == CMD && errno != ENOMEM)
+		result = 0;
+	close(big);
+	return (void *)result;
+}
+
+TEST_F_TIMEOUT(mr, more_than_may_be_locked, 60)
+{
+	struct rlimit limit = { .rlim_cur = 3 * SIZE, .rlim_max = 3 * SIZE };
+	pthread_t thread;
+	void *result;
+
+	ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &limit));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, rereg_without_privilege, self));
+	ASSERT_EQ(0, pthread_join(thread, &result));
+	EXPECT_EQ(CMD, (intptr_t)result);
+	EXPECT_TRUE(as_it_was(self));
+}
+
+/* As write() commands: what the library would not let through. */
+static int write_rereg_fd(FIXTURE_DATA(mr) *self, uint32_t flags, uint32_t pd_handle,
+			  uint32_t mr_handle)
+{
+	struct ib_uverbs_rereg_mr_fd_resp resp = {};
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_rereg_mr_fd cmd;
+	} req = {
+		.hdr = { .command = IB_USER_VERBS_CMD_REREG_MR_FD, .in_words = sizeof(req) / 4,
+			 .out_words = sizeof(resp) / 4 },
+		.cmd = { .response = (uintptr_t)&resp, .length = SIZE, .mr_handle = mr_handle,
+			 .flags = flags, .pd_handle = pd_handle, .access_flags = RIGHTS,
+			 .fd_type = SHMEM, .fd = self->memfd },
+	};
+
+	return write(self->ctx->cmd_fd, &req, sizeof(req)) == sizeof(req) ? 0 : errno;
+}
+
+TEST_F_TIMEOUT(mr, the_kernel_refuses_what_the_library_would_not_send, 60)
+{
+	uint32_t pd = self->pd->handle, mr = self->mr->handle;
+
+	EXPECT_EQ(EINVAL, write_rereg_fd(self, 0, pd, mr));
+	EXPECT_EQ(EINVAL, write_rereg_fd(self, 8, pd, mr));
+	EXPECT_EQ(EINVAL, write_rereg_fd(self, -1, pd, mr));
+	EXPECT_NE(0, write_rereg_fd(self, PD, 12345, mr));	/* nothing */
+	EXPECT_NE(0, write_rereg_fd(self, PD, mr, mr));		/* no PD */
+	EXPECT_NE(0, write_rereg_fd(self, TRANS, pd, 12345));
+	EXPECT_NE(0, write_rereg_fd(self, TRANS, pd, pd));	/* no MR */
+	EXPECT_TRUE(as_it_was(self));
+}
+
+TEST_HARNESS_MAIN
