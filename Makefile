@@ -14,7 +14,7 @@ demo: ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PIC
 check: ## run the tests; T=pattern runs some, DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
 	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(T),"$(T)")
 
-bench: ## measure in one boot: rereg beside dereg and reg; ratios on the terminal, CSV in build/bench
+bench: ## measure a rereg beside dereg and reg: ratios on the terminal, CSV in build/bench
 	@scripts/bench
 
 shell: ## an interactive guest with rxe up and the tools on the path

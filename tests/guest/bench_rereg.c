@@ -10,32 +10,37 @@
  * One line for each: kind, bytes, what changes, microseconds for dereg and reg,
  * microseconds for rereg, ratio.  Comma separated, with a heading.
  */
-#include "rdma.h"
-#include <fcntl.h>
-#include <sys/mman.h>
+#include "rereg.h"
 #include <time.h>
 
 #define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 #define FEWER IBV_ACCESS_LOCAL_WRITE
-#define MOST_RUNS 101
+#define RUNS 101
 
-enum kind { HOST, DMABUF, MEMFD };
-static const char *const kind_name[] = { "memory", "dma-buf", "memfd" };
-enum change { ACCESS, PD, TRANSLATION };
-static const char *const change_name[] = { "access", "PD", "translation" };
-static const int change_flag[] = {
-	IBV_REREG_MR_CHANGE_ACCESS, IBV_REREG_MR_CHANGE_PD, IBV_REREG_MR_CHANGE_TRANSLATION,
+static const struct {
+	enum exporter kind;
+	const char *name;
+} memory[] = { { HOST, "memory" }, { HEAP, "dma-buf" }, { MEMFD, "memfd" } };
+
+static const struct {
+	int flag;
+	const char *name;
+} changes[] = {
+	{ IBV_REREG_MR_CHANGE_ACCESS, "access" },
+	{ IBV_REREG_MR_CHANGE_PD, "PD" },
+	{ IBV_REREG_MR_CHANGE_TRANSLATION, "translation" },
 };
 
-/* Two pieces of memory of one kind, and the MR that has one of them. */
+/* Two pieces of memory of one kind, and two domains: the MR has one of each. */
 struct subject {
-	enum kind kind;
-	size_t size;
+	const char *name;
+	struct place at[2];
 	struct ibv_pd *pd[2];
-	struct buffer buf[2];	/* DMABUF */
-	int fd[2];		/* of it, or a memfd */
-	void *addr[2];		/* HOST */
-	struct ibv_mr *mr;
+};
+
+/* What an MR is to be */
+struct state {
+	int at, pd, access;
 };
 
 static double now(void)
@@ -46,68 +51,6 @@ static double now(void)
 	return t.tv_sec * 1e6 + t.tv_nsec / 1e3;
 }
 
-static void memory_open(struct subject *s)
-{
-	for (int i = 0; i < 2; i++) {
-		switch (s->kind) {
-		case HOST:
-			s->addr[i] = must(aligned_alloc(PAGE, s->size));
-			memset(s->addr[i], i, s->size);
-			break;
-		case DMABUF:
-			buffer_open(&s->buf[i], HEAP, s->size);
-			s->fd[i] = s->buf[i].fd;
-			break;
-		case MEMFD:
-			s->fd[i] = memfd_create("bench", MFD_CLOEXEC);
-			if (s->fd[i] < 0 || posix_fallocate(s->fd[i], 0, s->size))
-				die("memfd of %zu bytes", s->size);
-		}
-	}
-}
-
-static void memory_close(struct subject *s)
-{
-	for (int i = 0; i < 2; i++) {
-		switch (s->kind) {
-		case HOST:
-			free(s->addr[i]);
-			break;
-		case DMABUF:
-			buffer_close(&s->buf[i]);
-			break;
-		case MEMFD:
-			close(s->fd[i]);
-		}
-	}
-}
-
-static void reg(struct subject *s, int which, int pd, int access)
-{
-	if (s->kind == HOST)
-		s->mr = must(ibv_reg_mr(s->pd[pd], s->addr[which], s->size, access));
-	else
-		s->mr = must(ibv_reg_mr_fd(s->pd[pd], NULL, s->size,
-					   s->kind == DMABUF ? IBV_MR_FD_TYPE_DMABUF :
-							       IBV_MR_FD_TYPE_MEMFD,
-					   s->fd[which], access));
-}
-
-static void rereg(struct subject *s, int flags, int which, int pd, int access)
-{
-	int ret;
-
-	if (s->kind == HOST)
-		ret = ibv_rereg_mr(s->mr, flags, s->pd[pd], s->addr[which], s->size, access);
-	else
-		ret = ibv_rereg_mr_fd(s->mr, flags, s->pd[pd], NULL, s->size,
-				      s->kind == DMABUF ? IBV_MR_FD_TYPE_DMABUF :
-							  IBV_MR_FD_TYPE_MEMFD,
-				      s->fd[which], access);
-	if (ret)
-		die("rereg of %s", kind_name[s->kind]);
-}
-
 static int by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -115,38 +58,54 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The thing that changes goes to its other state and back, run after run. */
-static void compare(struct subject *s, enum change c)
+static double median(double *values, int n)
 {
-	double again[MOST_RUNS], at_once[MOST_RUNS], t;
-	int runs = s->size > 1 << 20 ? 11 : MOST_RUNS;
+	qsort(values, n, sizeof(*values), by_value);
+	return values[n / 2];
+}
 
-	reg(s, 0, 0, RIGHTS);
-	for (int i = 0; i < runs; i++) {
-		int side = ~i & 1;
-		int which = c == TRANSLATION ? side : 0, pd = c == PD ? side : 0;
-		int access = c == ACCESS && side ? FEWER : RIGHTS;
+static void toggle(struct state *state, int flag)
+{
+	if (flag == IBV_REREG_MR_CHANGE_ACCESS)
+		state->access ^= FEWER ^ RIGHTS;
+	else if (flag == IBV_REREG_MR_CHANGE_PD)
+		state->pd ^= 1;
+	else
+		state->at ^= 1;
+}
 
-		t = now();
-		if (ibv_dereg_mr(s->mr))
-			die("dereg of %s", kind_name[s->kind]);
-		reg(s, which, pd, access);
-		again[i] = now() - t;
+static struct ibv_mr *reg(struct subject *s, const struct state *state)
+{
+	return must(place_reg(&s->at[state->at], s->pd[state->pd], state->access));
+}
 
-		which ^= c == TRANSLATION;
-		pd ^= c == PD;
-		if (c == ACCESS)
-			access ^= FEWER ^ RIGHTS;
-		t = now();
-		rereg(s, change_flag[c], which, pd, c == ACCESS ? access : 0);
-		at_once[i] = now() - t;
+/* What changes goes to its other state and back, run after run. */
+static void compare(struct subject *s, int flag, const char *change)
+{
+	double again[RUNS], at_once[RUNS], began, before, after;
+	struct state state = { .access = RIGHTS };
+	struct ibv_mr *mr = reg(s, &state);
+
+	for (int i = 0; i < RUNS; i++) {
+		toggle(&state, flag);
+		began = now();
+		if (ibv_dereg_mr(mr))
+			die("dereg of %s", s->name);
+		mr = reg(s, &state);
+		again[i] = now() - began;
+
+		toggle(&state, flag);
+		began = now();
+		if (place_rereg(mr, flag, s->pd[state.pd], &s->at[state.at], state.access))
+			die("rereg of %s", s->name);
+		at_once[i] = now() - began;
 	}
-	if (ibv_dereg_mr(s->mr))
-		die("dereg of %s", kind_name[s->kind]);
-	qsort(again, runs, sizeof(*again), by_value);
-	qsort(at_once, runs, sizeof(*at_once), by_value);
-	printf("%s,%zu,%s,%.1f,%.1f,%.2f\n", kind_name[s->kind], s->size, change_name[c],
-	       again[runs / 2], at_once[runs / 2], at_once[runs / 2] / again[runs / 2]);
+	if (ibv_dereg_mr(mr))
+		die("dereg of %s", s->name);
+	before = median(again, RUNS);
+	after = median(at_once, RUNS);
+	printf("%s,%zu,%s,%.1f,%.1f,%.2f\n", s->name, s->at[0].size, change, before, after,
+	       after / before);
 	fflush(stdout);
 }
 
@@ -157,13 +116,15 @@ int main(void)
 	struct subject s = { .pd = { must(ibv_alloc_pd(ctx)), must(ibv_alloc_pd(ctx)) } };
 
 	printf("memory,bytes,change,dereg_reg_us,rereg_us,ratio\n");
-	for (s.kind = HOST; s.kind <= MEMFD; s.kind++)
+	for (int m = 0; m < 3; m++)
 		for (int i = 0; i < 4; i++) {
-			s.size = sizes[i];
-			memory_open(&s);
-			for (enum change c = ACCESS; c <= TRANSLATION; c++)
-				compare(&s, c);
-			memory_close(&s);
+			s.name = memory[m].name;
+			for (int n = 0; n < 2; n++)
+				place_open(&s.at[n], memory[m].kind, sizes[i], n);
+			for (int c = 0; c < 3; c++)
+				compare(&s, changes[c].flag, changes[c].name);
+			for (int n = 0; n < 2; n++)
+				place_close(&s.at[n]);
 		}
 	return 0;
 }

@@ -3,7 +3,8 @@
  * Memory windows open a part of an MR and no more, to whom they were opened and
  * to nobody else.  A window may be bound to memory of its own protection domain
  * only, invalidated only by the QP that it belongs to, and reaches up to its own
- * edges, not to those of the MR.  A refused bind or invalidate ends the QP.
+ * edges, not to those of the MR.  A refused bind or invalidate ends the QP; a QP
+ * that a window belongs to is not destroyed.
  */
 #include "rereg.h"
 #include "kselftest_harness.h"
@@ -66,6 +67,14 @@ FIXTURE_TEARDOWN(mw)
 	place_close(&self->at);
 	place_close(&self->local);
 	ibv_close_device(self->ctx);
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
 }
 
 /* A QP that was refused something is done for; go on with new ones. */
@@ -276,6 +285,54 @@ TEST_F(mw, to_invalidate_a_window_that_is_not_bound_is_refused)
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));
 }
 
+/* Without that the QP goes, and the window has a pointer to it. */
+TEST_F(mw, a_qp_with_a_window_is_not_destroyed)
+{
+	struct ibv_mw *mw = must(ibv_alloc_mw(self->pd[0], IBV_MW_TYPE_2));
+
+	for (int way = 0; way < 2; way++) {
+		double began = now();
+
+		ASSERT_EQ(IBV_WC_SUCCESS,
+			  bind(self, mw, self->mr->lkey, self->iova, PAGE, WINDOW));
+		EXPECT_EQ(EBUSY, ibv_destroy_qp(self->pair.qp[1]));
+		EXPECT_EQ(IBV_WC_SUCCESS,
+			  peer(self, IBV_WR_RDMA_WRITE, self->iova, 100, mw->rkey)) {
+			TH_LOG("a QP that was not destroyed does not work");
+		}
+		/* Both that end the binding let the QP go. */
+		if (way) {
+			EXPECT_EQ(0, ibv_dealloc_mw(mw));
+		} else {
+			EXPECT_EQ(IBV_WC_SUCCESS, invalidate(self, 1, mw->rkey));
+		}
+		new_pair(self);
+		EXPECT_GT(20, now() - began);
+	}
+}
+
+/* The window was made first, so at exit the kernel comes to the QP before it. */
+TEST_F(mw, a_process_ends_with_a_window_bound)
+{
+	double began = now();
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		struct ibv_mw *mw;
+
+		self->ctx = open_device("rxe0");
+		self->pd[0] = must(ibv_alloc_pd(self->ctx));
+		mw = must(ibv_alloc_mw(self->pd[0], IBV_MW_TYPE_2));
+		self->mr = place_reg(&self->at, self->pd[0], ALL_ACCESS);
+		open_pair(self, &self->pair);
+		_exit(bind(self, mw, self->mr->lkey, self->iova, PAGE, WINDOW));
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_GT(20, now() - began);
+}
+
 /*
  * Accesses of one window, [FROM, FROM + N) of the MR, that begin at START of the
  * wire's addresses: each edge from inside, and from outside by one byte.
@@ -398,14 +455,6 @@ struct race {
 	int refused;
 	double longest;
 };
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
 
 static void *dereg_at_once(void *arg)
 {
