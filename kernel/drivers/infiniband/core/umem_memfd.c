@@ -93,6 +93,17 @@ unsigned int ib_memfd_pages(struct folio **folios, long nr, pgoff_t offset,
 	return n;
 }
 
+/* N pages that LEFT others are to follow. */
+static int ib_memfd_append(struct ib_umem *umem, struct page **pages,
+			   unsigned int n, unsigned int left)
+{
+	unsigned int max = ib_dma_max_seg_size(umem->ibdev);
+
+	return sg_alloc_append_table_from_pages(&umem->sgt_append, pages, n, 0,
+						(unsigned long)n << PAGE_SHIFT,
+						max, left, GFP_KERNEL);
+}
+
 static int ib_memfd_pin(struct ib_umem_memfd *memfd, struct file *file,
 			struct page **pages)
 {
@@ -124,10 +135,7 @@ static int ib_memfd_pin(struct ib_umem_memfd *memfd, struct file *file,
 		if (n != (next - pos) >> PAGE_SHIFT)
 			return -EFAULT;
 
-		ret = sg_alloc_append_table_from_pages(&umem->sgt_append, pages,
-				n, 0, next - pos,
-				ib_dma_max_seg_size(umem->ibdev),
-				(end - next) >> PAGE_SHIFT, GFP_KERNEL);
+		ret = ib_memfd_append(umem, pages, n, (end - next) >> PAGE_SHIFT);
 		if (ret)
 			return ret;
 	}
