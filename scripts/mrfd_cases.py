@@ -177,6 +177,8 @@ def guest_options(kernel, **more):
     """A guest with a Soft-RoCE device that talks to itself."""
     setup = [os.path.join(SCRIPTS, "guest-net"), "0", "1", "rxe"]
     env = {"MRFD_NETDEV": "eth0", "PYTHONDONTWRITEBYTECODE": "1"}
+    if "MRFD_SEED" in os.environ:  # of guest/stress
+        env["MRFD_SEED"] = os.environ["MRFD_SEED"]
     return {"kernel": kernel, "setup": setup, "env": env, **more}
 
 
