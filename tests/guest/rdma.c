@@ -236,18 +236,6 @@ void post_recv(struct pair *p, struct ibv_mr *mr, uint64_t addr, uint32_t length
 		die("post receive");
 }
 
-/* How many MRs the kernel has, of whatever process, as restrack counts them. */
-int mr_count(void)
-{
-	FILE *f = must(popen("rdma resource show | sed -n 's/.* mr \\([0-9]*\\).*/\\1/p'", "r"));
-	int n = -1;
-
-	if (fscanf(f, "%d", &n) != 1)
-		n = -1;
-	pclose(f);
-	return n;
-}
-
 /* What this process has pinned, as it is charged for it. */
 long pinned_kb(void)
 {

@@ -56,8 +56,10 @@ enum ibv_wc_status atomic_write(struct pair *p, uint64_t remote_addr, uint32_t r
 				uint64_t value);
 enum ibv_wc_status wait_wc(struct pair *p, struct ibv_wc *wc);
 void post_recv(struct pair *p, struct ibv_mr *mr, uint64_t addr, uint32_t length);
-int mr_count(void);
 long pinned_kb(void);
+
+/* restrack.c */
+int mr_count(void);
 
 /* exporter.c */
 enum exporter { VGEM, UDMABUF, HEAP, VIRTIO_GPU, BOCHS, MEMFD };
