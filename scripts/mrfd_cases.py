@@ -38,17 +38,20 @@ CONCURRENT = re.compile(r"guest/(data|lifetime|stress|inflight|rereg_race)")
 class Case:
     name: str           # program: case
     result: str         # ok, not ok, skip
-    reason: str = ""    # of a skip or a failure
+    reason: str = ""    # of a skip or a failure; of what is random, its seed
     log: list = field(default_factory=list)  # what the program said about it
 
 
 def tap(line, state):
-    """The Case that a line of TAP ends, or None."""
+    """The Case that a line of TAP ends, or None.  "# MRFD_SEED=N" before it is
+    what a random case began with; in the environment of scripts/check it makes
+    the case begin with the same."""
     match = re.match(r"(ok|not ok) \d+ (?:- )?(.*?)(?:\s*# (SKIP|XFAIL)\s*(.*))?$", line)
     if match:
         ok, name, directive, reason = match.groups()
-        case = Case(re.sub(r"^global\.", "", name), "skip" if directive else ok, reason or "",
-                    state["lines"])
+        seed = [x[2:] for x in state["lines"] if x.startswith("# MRFD_SEED=")]
+        case = Case(re.sub(r"^global\.", "", name), "skip" if directive else ok,
+                    reason or "".join(seed[:1]), state["lines"])
         state["lines"] = []
         return case
     match = re.match(r"1\.\.(\d+)", line)
@@ -200,6 +203,8 @@ def guest_programs(kernel="base"):
     options = guest_options(kernel, devices=DEVICES)
     options["env"]["PATH"] = f"{rdma}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     options["env"]["PYTHONPATH"] = f"{rdma}/python"
+    if "MRFD_SEED" in os.environ:
+        options["env"]["MRFD_SEED"] = os.environ["MRFD_SEED"]
     for path in sorted(glob.glob(os.path.join(TOP, "tests/guest/test_*"))):
         name, kind = os.path.splitext(os.path.basename(path)[len("test_"):])
         if kind == ".c":
@@ -255,8 +260,8 @@ def write_ktap(path, cases):
     with open(path + ".part", "w", encoding="utf-8") as file:
         file.write(f"KTAP version 1\n1..{len(cases)}\n")
         for number, case in enumerate(cases, 1):
-            if case.result == "not ok":
-                file.writelines(f"# {line}\n" for line in [case.reason, *case.log] if line.strip())
+            log = {"ok": [case.reason], "not ok": [case.reason, *case.log]}.get(case.result, [])
+            file.writelines(f"# {line}\n" for line in log if line.strip())
             skip = f" # SKIP {case.reason}" if case.result == "skip" else ""
             ok = "not ok" if case.result == "not ok" else "ok"
             file.write(f"{ok} {number} {case.name}{skip}\n")

@@ -59,6 +59,11 @@ class Reader(unittest.TestCase):
     def test_tap_is_read(self):
         self.assertEqual(read(mrfd_cases.tap, TAP, 1), {"p: f.one": "ok", "p: f.two": "not ok"})
 
+    def test_the_seed_of_a_random_case_is_told_though_it_passes(self):
+        told = []
+        read(mrfd_cases.tap, b"1..2\n# MRFD_SEED=0x5\nok 1 one\nok 2 two\n", 0, told.append)
+        self.assertEqual([case.reason for case in told], ["MRFD_SEED=0x5", ""])
+
     def test_kunit_is_read_one_level_down(self):
         self.assertEqual(read(mrfd_cases.kunit, KUNIT, 1), {
             "p: suite: one": "ok", "p: suite: two": "not ok", "p: suite: three": "skip",
