@@ -30,6 +30,8 @@ VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 # What runs on the debug kernel: all of ours, and of rdma-core's suite what goes
 # through the code that the series changes (see Documentation/testing.md).
 DEBUG = re.compile(r"kunit|guest/.*|rdma-core/test_(mr|mr_fd|memfd_mr|rereg\w*|qp|srq|atomic)")
+# What needs fault injection, which the debug kernel has.
+FAULTS = re.compile(r"guest/fail_nth.*")
 # What runs on the kernel that finds data races: where there is much at once.
 CONCURRENT = re.compile(r"guest/(data|lifetime|stress|inflight|rereg_race)")
 
@@ -207,6 +209,8 @@ def guest_programs(kernel="base"):
         options["env"]["MRFD_SEED"] = os.environ["MRFD_SEED"]
     for path in sorted(glob.glob(os.path.join(TOP, "tests/guest/test_*"))):
         name, kind = os.path.splitext(os.path.basename(path)[len("test_"):])
+        if kernel != "debug" and FAULTS.fullmatch(f"guest/{name}"):
+            continue
         if kind == ".c":
             yield Program(f"guest/{name}", [os.path.join(out, f"test_{name}")], tap, path, options)
         else:
