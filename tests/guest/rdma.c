@@ -84,7 +84,7 @@ static void connect_qp(struct ibv_context *ctx, struct ibv_qp *qp, uint32_t to)
 		die("QP to RTR");
 
 	attr.qp_state = IBV_QPS_RTS;
-	attr.timeout = 14;
+	attr.timeout = 18; /* 1 s: a busy guest does not repeat what is only late */
 	attr.retry_cnt = 7;
 	attr.rnr_retry = 7;
 	attr.max_rd_atomic = 8;
