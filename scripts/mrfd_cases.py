@@ -33,7 +33,7 @@ DEBUG = re.compile(r"kunit|guest/.*|rdma-core/test_(mr|mr_fd|memfd_mr|rereg\w*|q
 # What needs fault injection, which the debug kernel has.
 FAULTS = re.compile(r"guest/fail_nth.*")
 # What runs on the kernel that finds data races: where there is much at once.
-CONCURRENT = re.compile(r"guest/(data|lifetime|stress|inflight|rereg_race)")
+CONCURRENT = re.compile(r"guest/(cut|data|fuzz|inflight|lifetime|stress|windows)")
 
 
 @dataclass

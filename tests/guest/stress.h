@@ -45,6 +45,7 @@ struct told {
 struct board {
 	uint64_t seed;
 	uint64_t acts[NR_ACTS];
+	double setup;		/* seconds that the last worker took to begin */
 	struct told told[TOLD];
 	char wrong[200];	/* the first thing that was */
 };
@@ -52,7 +53,7 @@ struct board {
 struct orders {
 	struct board *board;
 	uint32_t worker;	/* a number of its own, from 1 */
-	double seconds;		/* to live */
+	double seconds;		/* to live when it has begun */
 	bool leave;		/* to end without closing anything */
 };
 

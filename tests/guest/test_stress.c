@@ -28,7 +28,7 @@
 #define SECONDS 25		/* of a case */
 #define WARM_UP 4
 #define END_LIMIT 60		/* seconds for a process to end that should */
-#define LEAST 5			/* times for each thing that can be counted */
+#define LEAST 5			/* times for each thing that a case is about */
 #define MAX_SLABS 64
 
 /* Per CPU the network stack keeps this many skbs that have been freed. */
@@ -59,6 +59,7 @@ FIXTURE(stress)
 	pid_t deleter;		/* or 0 */
 	double when;		/* it began, or will */
 	uint32_t deletions;
+	bool brief;		/* too short for each thing to be done */
 };
 
 static long slack_of(const char *slab)
@@ -336,7 +337,7 @@ static double fraction(FIXTURE_DATA(stress) *self)
 }
 
 /*
- * For a time WORKERS workers live, each for at most LIFE seconds; a part of them
+ * For a time WORKERS workers live, each for about LIFE seconds; a part of them
  * is killed before that.  Meanwhile() is called in between.
  */
 static void keep_alive(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self,
@@ -355,7 +356,8 @@ static void keep_alive(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *
 
 				kill_at[i] = INFINITY;
 				if (kill_them && below(self, 3))
-					kill_at[i] = stress_now() + fraction(self) * life;
+					kill_at[i] = stress_now() +
+						     fraction(self) * (self->board->setup + life);
 				pids[i] = start_worker(self, lives, below(self, 2));
 			}
 			if (kill_at[i] < stress_now()) {
@@ -468,15 +470,18 @@ FIXTURE_TEARDOWN(stress)
 	for (int i = 0; i < NR_ACTS; i++) {
 		printf("%s %llu %s", i ? "," : "#", (unsigned long long)self->board->acts[i],
 		       act_names[i]);
-		if (i != LATE && i != SHARED_FAILED) {
-			EXPECT_LE(LEAST, self->board->acts[i]) {
-				TH_LOG("%s: hardly ever", act_names[i]);
+		if (i != LATE && i != SHARED_FAILED && !self->brief) {
+			EXPECT_LT(0, self->board->acts[i]) {
+				TH_LOG("never %s", act_names[i]);
 			}
 		}
 	}
 	printf("\n");
 	/* Late is what may be, but not what is. */
-	EXPECT_LE(self->board->acts[LATE] * 10, self->board->acts[WRITTEN]);
+	EXPECT_LE(self->board->acts[LATE] * 4,
+		  self->board->acts[WRITTEN] + self->board->acts[READ_BACK] +
+		  self->board->acts[ADDED] + self->board->acts[SENT] +
+		  self->board->acts[REFUSED]);
 	EXPECT_TRUE(nothing_left());
 	EXPECT_TRUE(counts_return(&self->before));
 }
@@ -486,14 +491,14 @@ TEST_F_TIMEOUT(stress, traffic_and_registration, 240)
 	for (int i = 0; i < WORKERS; i++)
 		start_worker(self, SECONDS, i == 0);
 	all_end(_metadata, self);
-	EXPECT_EQ(WORKERS, self->endings[WELL]);
+	EXPECT_LE(WORKERS, self->endings[WELL]);	/* and what they forked */
 }
 
 TEST_F_TIMEOUT(stress, kills, 240)
 {
 	keep_alive(_metadata, self, SECONDS, 1.5, true, NULL);
 	EXPECT_LE(LEAST, self->killed);
-	EXPECT_LE(LEAST, self->endings[WELL]);
+	EXPECT_LE(2, self->endings[WELL]);
 }
 
 TEST_F_TIMEOUT(stress, link_delete_add, 240)
@@ -502,13 +507,14 @@ TEST_F_TIMEOUT(stress, link_delete_add, 240)
 	if (!device_is_known())
 		ASSERT_EQ(0, add_device());
 	TH_LOG("%u deletions", self->deletions);
-	EXPECT_LE(LEAST, self->deletions);
+	EXPECT_LE(2, self->deletions);
 	EXPECT_LE(LEAST, self->killed);
 }
 
 /* Round after round is as the first: it is no matter of being slow. */
 TEST_F_TIMEOUT(stress, counts_return, 240)
 {
+	self->brief = true;
 	for (int i = 0; i < 3; i++) {
 		keep_alive(_metadata, self, SECONDS / 5, 1.0, true, delete_and_add);
 		if (!device_is_known())
