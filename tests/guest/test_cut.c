@@ -15,7 +15,7 @@
 #include <time.h>
 
 #define SIZE (256 * PAGE)		/* 1024 packets */
-#define SECONDS 2			/* for each way to take it away */
+#define SECONDS 1			/* for each way to take it away */
 #define LEAST 2				/* times caught in the middle, each way */
 #define LIMIT 5.0			/* seconds for a call */
 #define POISON 0x77

@@ -24,7 +24,7 @@
 #define PACKETS 32			/* of a message, which covers a buffer */
 #define SIZE (PACKETS * PACKET)
 #define DEPTH 4				/* messages under way */
-#define SECONDS 3
+#define SECONDS 2
 #define LEAST 20			/* turns */
 #define POISON 0xdeadbeef
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
