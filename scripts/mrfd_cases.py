@@ -29,11 +29,11 @@ VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 
 # What runs on the debug kernel: all of ours, and of rdma-core's suite what goes
 # through the code that the series changes (see Documentation/testing.md).
-DEBUG = re.compile(r"kunit|guest/.*|rdma-core/test_(mr|mr_fd|memfd_mr|rereg\w*|qp|srq|atomic)")
+DEBUG = re.compile(r"kunit|guest/.*|rdma-core/test_(mr|mr_fd|memfd_mr|rereg\w*)")
 # What needs fault injection, which the debug kernel has.
 FAULTS = re.compile(r"guest/fail_nth.*")
 # What runs on the kernel that finds data races: where there is much at once.
-CONCURRENT = re.compile(r"guest/(cut|data|fuzz|inflight|lifetime|stress|windows)")
+CONCURRENT = re.compile(r"kcsan|guest/(cut|data|fuzz|inflight|lifetime|stress|windows)")
 
 
 @dataclass
@@ -216,6 +216,9 @@ def guest_programs(kernel="base"):
         else:
             yield Program(f"guest/{name}", ["python3", "-m", "unittest", "-v", path], unittest_v,
                           path, options)
+    if kernel == "kcsan":
+        path = os.path.join(SCRIPTS, "guest-kcsan")
+        yield Program("kcsan", [path], tap, path, options)
 
 
 def kunit_program(kernel="base", suites=None):
