@@ -182,7 +182,7 @@ def guest_options(kernel, **more):
     """A guest with a Soft-RoCE device that talks to itself."""
     setup = [os.path.join(SCRIPTS, "guest-net"), "0", "1", "rxe"]
     env = {"MRFD_NETDEV": "eth0", "PYTHONDONTWRITEBYTECODE": "1"}
-    if "MRFD_SEED" in os.environ:  # of guest/stress
+    if "MRFD_SEED" in os.environ:
         env["MRFD_SEED"] = os.environ["MRFD_SEED"]
     return {"kernel": kernel, "setup": setup, "env": env, **more}
 
@@ -205,8 +205,6 @@ def guest_programs(kernel="base"):
     options = guest_options(kernel, devices=DEVICES)
     options["env"]["PATH"] = f"{rdma}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     options["env"]["PYTHONPATH"] = f"{rdma}/python"
-    if "MRFD_SEED" in os.environ:
-        options["env"]["MRFD_SEED"] = os.environ["MRFD_SEED"]
     for path in sorted(glob.glob(os.path.join(TOP, "tests/guest/test_*"))):
         name, kind = os.path.splitext(os.path.basename(path)[len("test_"):])
         if kernel != "debug" and FAULTS.fullmatch(f"guest/{name}"):

@@ -203,6 +203,31 @@ TEST_F(odd, is_no_longer_waited_for_when_a_signal_comes)
 	}
 }
 
+/* Another process is in the slow vmap, with the lock; for us it would be quick. */
+TEST_F(odd, whose_lock_another_has_is_no_longer_waited_for_when_a_signal_comes)
+{
+	long began;
+	pid_t pid;
+
+	slow_vmap(self->fd);
+	pid = fork();
+	if (!pid) {
+		struct ibv_pd *pd = must(ibv_alloc_pd(open_device("rxe0")));
+
+		ibv_reg_mr_fd(pd, NULL, SIZE, IBV_MR_FD_TYPE_DMABUF, self->fd, ALL_ACCESS);
+		_exit(0);
+	}
+	usleep(700000);
+	fast(self->fd);
+	began = now_ms();
+	EXPECT_EQ(EINTR, reg_errno_with_signal(self, 0));
+	EXPECT_LT(now_ms() - began, FOREVER / 2);
+	kill(pid, SIGKILL);
+	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	ASSERT_TRUE(at_rest(self->fd));
+	ASSERT_TRUE(behaves(self));
+}
+
 TEST_F(odd, is_waited_for_anew_where_system_calls_restart)
 {
 	long began = now_ms();

@@ -6,10 +6,10 @@
  * may have had, and by the raw write() commands too.
  */
 #include "rereg.h"
+#include "uapi.h"
 #include "kselftest_harness.h"
 #include <fcntl.h>
 #include <pthread.h>
-#include <rdma/ib_user_verbs.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -263,19 +263,13 @@ TEST_F_TIMEOUT(mr, more_than_may_be_locked, 60)
 static int write_rereg_fd(FIXTURE_DATA(mr) *self, uint32_t flags, uint32_t pd_handle,
 			  uint32_t mr_handle)
 {
-	struct ib_uverbs_rereg_mr_fd_resp resp = {};
-	struct {
-		struct ib_uverbs_cmd_hdr hdr;
-		struct ib_uverbs_rereg_mr_fd cmd;
-	} req = {
-		.hdr = { .command = IB_USER_VERBS_CMD_REREG_MR_FD, .in_words = sizeof(req) / 4,
-			 .out_words = sizeof(resp) / 4 },
-		.cmd = { .response = (uintptr_t)&resp, .length = SIZE, .mr_handle = mr_handle,
-			 .flags = flags, .pd_handle = pd_handle, .access_flags = RIGHTS,
-			 .fd_type = SHMEM, .fd = self->memfd },
+	struct fd_call c = {
+		.rereg = true, .mr = mr_handle, .flags = flags, .pd = pd_handle,
+		.access = RIGHTS, .type = SHMEM, .fd = self->memfd, .length = SIZE,
 	};
+	struct keys keys;
 
-	return write(self->ctx->cmd_fd, &req, sizeof(req)) == sizeof(req) ? 0 : errno;
+	return fd_call(self->ctx->cmd_fd, BY_WRITE, &c, &keys);
 }
 
 TEST_F_TIMEOUT(mr, the_kernel_refuses_what_the_library_would_not_send, 60)

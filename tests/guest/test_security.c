@@ -13,11 +13,8 @@
  * What is refused has changed no byte, which is looked at.
  */
 #include "rereg.h"
+#include "uapi.h"
 #include "kselftest_harness.h"
-#include <rdma/ib_user_ioctl_cmds.h>
-#include <rdma/ib_user_verbs.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -170,43 +167,6 @@ static bool refused(FIXTURE_DATA(secure) *self, const struct op *op, const struc
 
 /* 1. Another process */
 
-static int send_cmd(int fd, uint32_t command, const void *body, size_t size, size_t answer)
-{
-	uint32_t words[64] = {};
-	struct ib_uverbs_cmd_hdr hdr = { .command = command, .in_words = (sizeof(hdr) + size) / 4,
-					 .out_words = answer / 4 };
-
-	memcpy(words, &hdr, sizeof(hdr));
-	memcpy((char *)words + sizeof(hdr), body, size);
-	return write(fd, words, sizeof(hdr) + size) < 0 ? errno : 0;
-}
-
-struct attr {
-	uint16_t id, len;
-	uint64_t data;
-};
-
-static int send_method(int fd, uint16_t method, const struct attr *attrs, int n)
-{
-	union {
-		struct ib_uverbs_ioctl_hdr hdr;
-		uint8_t bytes[sizeof(struct ib_uverbs_ioctl_hdr) +
-			      12 * sizeof(struct ib_uverbs_attr)];
-	} m = {};
-
-	m.hdr.object_id = UVERBS_OBJECT_MR;
-	m.hdr.method_id = method;
-	m.hdr.driver_id = RDMA_DRIVER_RXE;
-	m.hdr.num_attrs = n;
-	m.hdr.length = sizeof(m.hdr) + n * sizeof(struct ib_uverbs_attr);
-	for (int i = 0; i < n; i++)
-		m.hdr.attrs[i] = (struct ib_uverbs_attr){
-			.attr_id = attrs[i].id, .len = attrs[i].len, .data = attrs[i].data,
-			.flags = UVERBS_ATTR_F_MANDATORY,
-		};
-	return ioctl(fd, _IOWR(RDMA_IOCTL_MAGIC, 1, struct ib_uverbs_ioctl_hdr), &m) ? errno : 0;
-}
-
 enum call {
 	QUERY, REREG_BY_WRITE, REREG_FD_BY_WRITE, REREG_FD_BY_IOCTL, REG_IN_PD, REG_FD_IN_PD,
 	WINDOW_IN_PD, DEREG_BY_WRITE, DEREG_BY_IOCTL, NR_CALLS
@@ -225,68 +185,35 @@ static const char *const call_names[NR_CALLS] = {
 static int call_on(int fd, enum call call, uint32_t handle, int memfd)
 {
 	static uint8_t page[PAGE] __attribute__((aligned(PAGE)));
-	uint64_t answer[16];
-	struct ib_uverbs_rereg_mr rereg = {
-		.response = (uintptr_t)answer, .mr_handle = handle,
-		.flags = IBV_REREG_MR_CHANGE_ACCESS, .access_flags = 0,
+	struct fd_call reg = {
+		.pd = handle, .access = LOCAL, .type = IBV_MR_FD_TYPE_MEMFD, .fd = memfd,
+		.length = PAGE,
+	}, rereg = {
+		.rereg = true, .mr = handle, .flags = IBV_REREG_MR_CHANGE_TRANSLATION,
+		.type = IBV_MR_FD_TYPE_MEMFD, .fd = memfd, .length = PAGE,
 	};
-	struct ib_uverbs_rereg_mr_fd rereg_fd = {
-		.response = (uintptr_t)answer, .mr_handle = handle, .length = PAGE,
-		.flags = IBV_REREG_MR_CHANGE_TRANSLATION, .fd_type = IBV_MR_FD_TYPE_MEMFD,
-		.fd = memfd,
-	};
-	struct ib_uverbs_reg_mr reg = {
-		.response = (uintptr_t)answer, .start = (uintptr_t)page, .length = PAGE,
-		.hca_va = (uintptr_t)page, .pd_handle = handle, .access_flags = LOCAL,
-	};
-	struct ib_uverbs_reg_mr_fd reg_fd = {
-		.response = (uintptr_t)answer, .length = PAGE, .pd_handle = handle,
-		.access_flags = LOCAL, .fd_type = IBV_MR_FD_TYPE_MEMFD, .fd = memfd,
-	};
-	struct ib_uverbs_alloc_mw mw = {
-		.response = (uintptr_t)answer, .pd_handle = handle, .mw_type = IBV_MW_TYPE_1,
-	};
-	struct attr query[] = {
-		{ UVERBS_ATTR_QUERY_MR_HANDLE, 0, handle },
-		{ UVERBS_ATTR_QUERY_MR_RESP_LKEY, 4, (uintptr_t)&answer[0] },
-		{ UVERBS_ATTR_QUERY_MR_RESP_RKEY, 4, (uintptr_t)&answer[1] },
-		{ UVERBS_ATTR_QUERY_MR_RESP_LENGTH, 8, (uintptr_t)&answer[2] },
-	}, by_ioctl[] = {
-		{ UVERBS_ATTR_REREG_MR_FD_HANDLE, 0, handle },
-		{ UVERBS_ATTR_REREG_MR_FD_FLAGS, 4, IBV_REREG_MR_CHANGE_TRANSLATION },
-		{ UVERBS_ATTR_REREG_MR_FD_TYPE, 8, IBV_MR_FD_TYPE_MEMFD },
-		{ UVERBS_ATTR_REREG_MR_FD_FD, 0, memfd },
-		{ UVERBS_ATTR_REREG_MR_FD_OFFSET, 8, 0 },
-		{ UVERBS_ATTR_REREG_MR_FD_LENGTH, 8, PAGE },
-		{ UVERBS_ATTR_REREG_MR_FD_IOVA, 8, 0 },
-		{ UVERBS_ATTR_REREG_MR_FD_RESP_LKEY, 4, (uintptr_t)&answer[0] },
-		{ UVERBS_ATTR_REREG_MR_FD_RESP_RKEY, 4, (uintptr_t)&answer[1] },
-	}, destroy[] = { { UVERBS_ATTR_DESTROY_MR_HANDLE, 0, handle } };
+	struct mr_info info;
+	struct keys keys;
 
 	switch (call) {
 	case QUERY:
-		return send_method(fd, UVERBS_METHOD_QUERY_MR, query, 4);
+		return mr_query(fd, handle, &info);
 	case REREG_BY_WRITE:
-		return send_cmd(fd, IB_USER_VERBS_CMD_REREG_MR, &rereg, sizeof(rereg),
-				sizeof(struct ib_uverbs_rereg_mr_resp));
+		return host_rereg(fd, handle, IBV_REREG_MR_CHANGE_ACCESS, 0, 0, 0, 0, 0, &keys);
 	case REREG_FD_BY_WRITE:
-		return send_cmd(fd, IB_USER_VERBS_CMD_REREG_MR_FD, &rereg_fd, sizeof(rereg_fd),
-				sizeof(struct ib_uverbs_rereg_mr_fd_resp));
+		return fd_call(fd, BY_WRITE, &rereg, &keys);
 	case REREG_FD_BY_IOCTL:
-		return send_method(fd, UVERBS_METHOD_REREG_MR_FD, by_ioctl, 9);
+		return fd_call(fd, BY_IOCTL, &rereg, &keys);
 	case REG_IN_PD:
-		return send_cmd(fd, IB_USER_VERBS_CMD_REG_MR, &reg, sizeof(reg),
-				sizeof(struct ib_uverbs_reg_mr_resp));
+		return host_reg(fd, handle, (uintptr_t)page, PAGE, (uintptr_t)page, LOCAL, &keys);
 	case REG_FD_IN_PD:
-		return send_cmd(fd, IB_USER_VERBS_CMD_REG_MR_FD, &reg_fd, sizeof(reg_fd),
-				sizeof(struct ib_uverbs_reg_mr_fd_resp));
+		return fd_call(fd, BY_WRITE, &reg, &keys);
 	case WINDOW_IN_PD:
-		return send_cmd(fd, IB_USER_VERBS_CMD_ALLOC_MW, &mw, sizeof(mw),
-				sizeof(struct ib_uverbs_alloc_mw_resp));
+		return mw_alloc(fd, handle);
 	case DEREG_BY_WRITE:
-		return send_cmd(fd, IB_USER_VERBS_CMD_DEREG_MR, &handle, sizeof(handle), 0);
+		return mr_dereg(fd, BY_WRITE, handle);
 	default:
-		return send_method(fd, UVERBS_METHOD_MR_DESTROY, destroy, 1);
+		return mr_dereg(fd, BY_IOCTL, handle);
 	}
 }
 
@@ -383,7 +310,7 @@ TEST_F(secure, another_process_guesses_handles)
 	close(memfd);
 }
 
-struct keys {
+struct stolen {
 	struct ibv_mr mr;
 	uint64_t addr;
 };
@@ -391,7 +318,7 @@ struct keys {
 /* The other one has memory, a PD and queue pairs, and knows or guesses keys. */
 static bool use_keys(void *arg)
 {
-	struct keys *keys = arg;
+	struct stolen *keys = arg;
 	FIXTURE_DATA(secure) self = { .ctx = open_device("rxe0") };
 	bool good = true;
 
@@ -417,7 +344,7 @@ static bool use_keys(void *arg)
 
 TEST_F_TIMEOUT(secure, another_process_uses_keys, 120)
 {
-	struct keys keys = { .mr = *self->mr, .addr = place_iova(&self->at) };
+	struct stolen keys = { .mr = *self->mr, .addr = place_iova(&self->at) };
 
 	fill(self->at.cpu, SIZE, 77);
 	place_mark(&self->at);

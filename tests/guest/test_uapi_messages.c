@@ -4,6 +4,7 @@
  * attributes, sizes, header, and the memory it is read from and answered to.
  */
 #include "mistakes.h"
+#include <sys/wait.h>
 
 /* A message that is right, to be spoiled and sent. */
 static struct keys *msg_right(FIXTURE_DATA(uapi) *self, union msg *m, bool rereg)
@@ -328,6 +329,50 @@ TEST_F(uapi, memory_of_a_write_that_cannot_be_used_is_EFAULT)
 		       wrote(self, ro, size, rereg, &resp), 0);
 	}
 	ASSERT_EQ(0, self->failures);
+}
+
+#define PROCESSES 300
+
+static long tasks(void)
+{
+	FILE *f = must(fopen("/proc/slabinfo", "r"));
+	char line[512];
+	long n = -1;
+
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "task_struct %ld", &n) == 1)
+			break;
+	fclose(f);
+	if (n < 0)
+		die("no task_struct in slabinfo");
+	return n;
+}
+
+/* A context that is refused has had a reference on the process. */
+TEST_F_TIMEOUT(uapi, a_second_context_is_EINVAL_and_keeps_no_process, 120)
+{
+	long before = tasks();
+	char dev[128];
+
+	snprintf(dev, sizeof(dev), "/dev/infiniband/%s", self->ctx->device->dev_name);
+	for (int i = 0; i < PROCESSES; i++) {
+		pid_t pid = fork();
+		int status;
+
+		if (!pid) {
+			struct raw raw;
+
+			if ((errno = raw_open(&raw, dev, BY_IOCTL)))
+				die("open a context");
+			_exit(raw_get_context(&raw, i % 2) == EINVAL ? 0 : 1);
+		}
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_EQ(0, status);
+	}
+	/* They are freed a little later, and other processes come and go. */
+	for (int i = 0; i < 50 && tasks() > before + PROCESSES / 6; i++)
+		usleep(100000);
+	ASSERT_GE(before + PROCESSES / 6, tasks());
 }
 
 TEST_HARNESS_MAIN

@@ -266,7 +266,7 @@ int mr_query(int cmd_fd, uint32_t mr, struct mr_info *info)
 	return msg_send(cmd_fd, &m);
 }
 
-static int raw_get_context(struct raw *raw, enum entry e)
+int raw_get_context(struct raw *raw, enum entry e)
 {
 	struct ib_uverbs_get_context_resp resp = {};
 	struct {
@@ -312,6 +312,22 @@ void raw_close(struct raw *raw)
 	if (raw->async_fd >= 0)
 		close(raw->async_fd);
 	close(raw->fd);
+}
+
+int mw_alloc(int cmd_fd, uint32_t pd)
+{
+	struct ib_uverbs_alloc_mw_resp resp;
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_alloc_mw cmd;
+	} req = {
+		.hdr = { .command = IB_USER_VERBS_CMD_ALLOC_MW, .in_words = sizeof(req) / 4,
+			 .out_words = sizeof(resp) / 4 },
+		.cmd = { .response = (uintptr_t)&resp, .pd_handle = pd,
+			 .mw_type = IBV_MW_TYPE_1 },
+	};
+
+	return wcmd_send(cmd_fd, &req, sizeof(req));
 }
 
 int raw_alloc_pd(struct raw *raw, uint32_t *pd)

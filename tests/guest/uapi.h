@@ -84,6 +84,7 @@ int host_rereg(int cmd_fd, uint32_t mr, uint32_t flags, uint32_t pd, uint64_t st
 int dmabuf_reg(int cmd_fd, uint32_t pd, int fd, uint64_t offset, uint64_t length, uint64_t iova,
 	       uint32_t access, struct keys *keys);
 int mr_dereg(int cmd_fd, enum entry e, uint32_t mr);
+int mw_alloc(int cmd_fd, uint32_t pd);	/* of type 1 */
 
 struct mr_info {
 	uint32_t lkey;
@@ -101,6 +102,7 @@ struct raw {
 };
 
 int raw_open(struct raw *raw, const char *dev, enum entry e);
+int raw_get_context(struct raw *raw, enum entry e);
 void raw_close(struct raw *raw);
 int raw_alloc_pd(struct raw *raw, uint32_t *pd);
 
