@@ -103,12 +103,18 @@ ours_key() {
 		sort -z | xargs -0r sha256sum | sha256sum | cut -d' ' -f1
 }
 
-# series_of linux|rdma-core: where our side of that project lives.
+# The projects that we have a series for.
+# shellcheck disable=SC2034 # it is for whoever sources this
+projects=(linux rdma-core perftest)
+
+# series_of PROJECT: where our side of it lives, and the licence that it has.
 # shellcheck disable=SC2034 # they are for the caller
 series_of() {
+	licence='GPL-2.0 OR Linux-OpenIB'
 	case $1 in
 	linux) patches=$top/patches/linux-6.12 ours=$top/kernel ;;
 	rdma-core) patches=$top/patches/rdma-core-56 ours=$top/rdma-core ;;
+	perftest) patches=$top/patches/perftest-25 ours=$top/perftest licence='GPL-2.0 OR BSD-2-Clause' ;;
 	*) return 1 ;;
 	esac
 }

@@ -29,7 +29,7 @@ VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 
 # What runs on the debug kernel: all of ours, and of rdma-core's suite what goes
 # through the code that the series changes (see Documentation/testing.md).
-DEBUG = re.compile(r"kunit|guest/.*|rdma-core/test_(mr|mr_fd|memfd_mr|rereg\w*)")
+DEBUG = re.compile(r"kunit|guest/(?!perftest).*|rdma-core/test_(mr|mr_fd|memfd_mr|rereg\w*)")
 # What needs fault injection, which the debug kernel has.
 FAULTS = re.compile(r"guest/fail_nth.*")
 # What runs on the kernel that finds data races: where there is much at once.
@@ -203,8 +203,10 @@ def guest_programs(kernel="base"):
     """Our cases; built first."""
     out, rdma = build_guest()
     options = guest_options(kernel, devices=DEVICES)
-    options["env"]["PATH"] = f"{rdma}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    perftest = mrfd_boot.tool("perftest")
+    options["env"]["PATH"] = f"{rdma}/bin:{perftest}:/usr/sbin:/usr/bin:/sbin:/bin"
     options["env"]["PYTHONPATH"] = f"{rdma}/python"
+    options["env"]["LD_LIBRARY_PATH"] = f"{rdma}/lib"  # for Debian's programs
     for path in sorted(glob.glob(os.path.join(TOP, "tests/guest/test_*"))):
         name, kind = os.path.splitext(os.path.basename(path)[len("test_"):])
         if kernel != "debug" and FAULTS.fullmatch(f"guest/{name}"):
