@@ -14,13 +14,13 @@ demo: ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PIC
 check: ## run the tests; T=pattern runs some, DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
 	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(T),"$(T)")
 
-bench: ## measure a rereg beside dereg and reg: ratios on the terminal, CSV in build/bench
+bench: ## measure registration and transfer beside ordinary memory; tables and plots in build/bench
 	@scripts/bench
 
 shell: ## an interactive guest with rxe up and the tools on the path
 	@scripts/shell
 
-scoreboard: ## rdma-core's suite on the stock stack beside ours
+scoreboard: ## rdma-core's suite on the stock stack beside ours; build/report/index.html shows all results
 	@scripts/scoreboard
 
 series: ## write the mailable series to build/series; SIGNOFF="Name <mail>" signs it
@@ -35,8 +35,11 @@ kernel: ## build the kernel, print its path; DEBUG=1 with every checker
 rdma-core: ## build rdma-core, print its path
 	@scripts/rdma-core
 
+perftest: ## build perftest with buffers of DRM devices, print its path
+	@scripts/perftest
+
 update: ## look for newer sources at Debian
-	@scripts/sources --update linux && scripts/sources --update rdma-core
+	@for project in linux rdma-core perftest; do scripts/sources --update $$project || exit; done
 
 clean: ## remove build/; the cache of userland, sources and compiler stays
 	rm -rf build
@@ -44,4 +47,4 @@ clean: ## remove build/; the cache of userland, sources and compiler stays
 distclean: clean ## remove the cache too
 	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/mrfd"
 
-.PHONY: help demo check bench shell scoreboard series check-series kernel rdma-core update clean distclean
+.PHONY: help demo check bench shell scoreboard series check-series kernel rdma-core perftest update clean distclean

@@ -87,14 +87,15 @@ static void put_on_screen(int fd, uint32_t handle, uint32_t pitch)
 
 static void dumb_open(struct buffer *b, enum exporter e, size_t size)
 {
-	uint32_t pitch;
+	uint32_t pitch, lines = size / PAGE;
 	uint64_t bytes, offset;
 
 	b->drm_fd = open_card(drm_driver[e]);
 	if (b->drm_fd < 0)
 		die("no card of %s", drm_driver[e]);
-	if (drmModeCreateDumbBuffer(b->drm_fd, MODE_W, e == BOCHS ? MODE_H : size / PAGE, 32, 0,
-				    &b->handle, &pitch, &bytes))
+	if (e == BOCHS && lines < MODE_H)
+		lines = MODE_H;
+	if (drmModeCreateDumbBuffer(b->drm_fd, MODE_W, lines, 32, 0, &b->handle, &pitch, &bytes))
 		die("create dumb buffer");
 	b->size = bytes;
 	if (e == BOCHS)
@@ -149,7 +150,7 @@ static void memfd_open(struct buffer *b, size_t size)
 	b->cpu = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
 }
 
-/* SIZE is a multiple of PAGE; a bochs buffer is as large as its screen. */
+/* SIZE is a multiple of PAGE; a bochs buffer has at least its screen's. */
 void buffer_open(struct buffer *b, enum exporter e, size_t size)
 {
 	b->drm_fd = -1;

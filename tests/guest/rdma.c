@@ -52,7 +52,7 @@ static struct ibv_qp *make_qp(struct ibv_context *ctx, struct ibv_pd *pd, struct
 	return must(ibv_create_qp_ex(ctx, &attr));
 }
 
-static void connect_qp(struct ibv_context *ctx, struct ibv_qp *qp, uint32_t to)
+static void connect_qp(struct ibv_context *ctx, struct ibv_qp *qp, uint32_t to, enum ibv_mtu mtu)
 {
 	int index = gid_index(ctx);
 	struct ibv_qp_attr attr = {
@@ -68,7 +68,7 @@ static void connect_qp(struct ibv_context *ctx, struct ibv_qp *qp, uint32_t to)
 		die("QP to INIT");
 
 	attr.qp_state = IBV_QPS_RTR;
-	attr.path_mtu = IBV_MTU_1024;	/* so that a few KiB are several packets */
+	attr.path_mtu = mtu;
 	attr.dest_qp_num = to;
 	attr.max_dest_rd_atomic = 8;
 	attr.min_rnr_timer = 12;
@@ -94,7 +94,8 @@ static void connect_qp(struct ibv_context *ctx, struct ibv_qp *qp, uint32_t to)
 }
 
 /* PD: one for each end, or NULL for one of the pair's own. */
-void pair_open(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2])
+void pair_open_mtu(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2],
+		   enum ibv_mtu mtu)
 {
 	p->ctx = ctx;
 	p->pd = pd ? NULL : must(ibv_alloc_pd(ctx));
@@ -102,7 +103,13 @@ void pair_open(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2])
 	for (int i = 0; i < 2; i++)
 		p->qp[i] = make_qp(ctx, pd ? pd[i] : p->pd, p->cq);
 	for (int i = 0; i < 2; i++)
-		connect_qp(ctx, p->qp[i], p->qp[!i]->qp_num);
+		connect_qp(ctx, p->qp[i], p->qp[!i]->qp_num, mtu);
+}
+
+/* With an MTU that makes several packets of a few KiB. */
+void pair_open(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2])
+{
+	pair_open_mtu(p, ctx, pd, IBV_MTU_1024);
 }
 
 void pair_close(struct pair *p)

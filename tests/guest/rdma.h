@@ -43,6 +43,8 @@ struct pair {
 
 struct ibv_context *open_device(const char *name);
 void pair_open(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2]);
+void pair_open_mtu(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2],
+		   enum ibv_mtu mtu);
 void pair_close(struct pair *p);
 enum ibv_wc_status rdma_op(struct pair *p, enum ibv_wr_opcode opcode,
 			   struct ibv_mr *local, uint64_t local_addr, uint32_t length,

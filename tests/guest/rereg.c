@@ -5,7 +5,7 @@
 
 #define PLACE_IOVA 0x7100000000ul
 
-/* A bochs buffer is as large as its screen; the others have SIZE bytes. */
+/* A bochs buffer has at least its screen's bytes; the others have SIZE. */
 void place_open(struct place *at, enum exporter kind, size_t size, uint32_t seed)
 {
 	at->kind = kind;

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The bench's tables and verdicts, and the page that shows all results."""
+
+import contextlib
+import html.parser
+import importlib.machinery
+import importlib.util
+import os
+import re
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "scripts"))
+import mrfd_plots  # noqa: E402
+import mrfd_report  # noqa: E402
+
+
+def load(name):
+    path = os.path.join(TOP, "scripts", name)
+    loader = importlib.machinery.SourceFileLoader(f"mrfd_{name}_program", path)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+bench = load("bench")
+KIB = 1024
+
+
+def result(**changes):
+    """Results in which every aim is met, by both measures, but for the changes:
+    (ratio by the clock, ratio by instructions) by "operation/memory/bytes"."""
+    results = {}
+    for n in 4 * KIB, 64 * KIB, 64 << 20:
+        for memory in ("memory", "dma-buf", "VRAM", "memory again", "dma-buf bounced",
+                       "VRAM bounced"):
+            ratio = 2 if "bounced" in memory and n >= 64 * KIB else 0.9
+            for operation in "bandwidth", "latency":
+                results[operation, memory, n] = (10.0, ratio, 100.0, ratio)
+        for memory in "memory", "dma-buf", "memfd":
+            for operation in "reg", "rereg access", "rereg PD", "rereg translation":
+                results[operation, memory, n] = (10.0, 0.4, 100.0, 0.4)
+    for key, (clock, instructions) in changes.items():
+        operation, memory, n = key.split("/")
+        results[operation, memory, int(n)] = (10.0, clock, 100.0, instructions)
+    return results
+
+
+class Bench(unittest.TestCase):
+    def verdicts(self, results):
+        return re.findall(r"  (met|missed)", "\n".join(bench.aims(results)))
+
+    def test_all_aims_met(self):
+        self.assertEqual(self.verdicts(result()), ["met"] * 10)
+
+    def test_each_aim_can_be_missed_by_each_measure(self):
+        for n, (key, bad) in enumerate((("latency/VRAM/4096", 1.01),
+                                        ("bandwidth/dma-buf bounced/65536", 0.99),
+                                        ("reg/dma-buf/67108864", 1.1),
+                                        ("rereg PD/memfd/4096", 0.51),
+                                        ("rereg translation/memory/65536", 1.2))):
+            good = result()[(*key.split("/")[:2], int(key.split("/")[2]))][1]
+            for measure in 0, 1:
+                ratios = (bad, good) if measure == 0 else (good, bad)
+                wanted = ["met"] * 10
+                wanted[2 * n + measure] = "missed"
+                with self.subTest(key=key, measure=measure):
+                    self.assertEqual(self.verdicts(result(**{key: ratios})), wanted)
+
+    def test_a_small_bounce_may_be_faster(self):
+        self.assertEqual(self.verdicts(result(**{"latency/VRAM bounced/4096": (.5, .5)})),
+                         ["met"] * 10)
+
+    def test_a_table_has_both_ratios(self):
+        lines = list(bench.table("reg", result(**{"reg/memfd/65536": (1.25, 0.75)})))
+        self.assertRegex("\n".join(lines), r"(?m)^ +64 KiB +10\.0 us .* 1\.25 \(0\.75\)$")
+
+    def test_a_plot_has_a_line_for_each_memory(self):
+        script = mrfd_plots.script("set terminal dumb", "light", mrfd_plots.PLOTS["bandwidth"],
+                                   result())
+        self.assertEqual(script.count(" with linespoints "), 5)
+        self.assertIn(f"{64 * KIB} {64 * KIB / 10:.4f}", script)
+
+
+class Page(html.parser.HTMLParser):
+    """Checks that what is opened is closed, and collects what is asked for."""
+    VOID = {"meta", "img", "source", "link", "br"}
+    OPTIONAL = {"th", "td", "tr", "li", "dt", "dd", "p"}
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.words, self.links = [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.links += [value for name, value in attrs if name in ("src", "srcset", "href")]
+        if tag not in self.VOID | self.OPTIONAL:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.OPTIONAL and self.open.pop() != tag:
+            raise AssertionError(f"</{tag}> closes something else")
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+class Report(unittest.TestCase):
+    @contextlib.contextmanager
+    def made_of(self, files):
+        """The page made of a build directory with these files."""
+        with tempfile.TemporaryDirectory() as build:
+            for name, text in files.items():
+                os.makedirs(os.path.join(build, os.path.dirname(name)), exist_ok=True)
+                with open(os.path.join(build, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            with mock.patch.multiple(mrfd_report, BUILD=build, OUT=f"{build}/report",
+                                     RESULTS=f"{build}/results"):
+                with open(mrfd_report.write(), encoding="utf-8") as file:
+                    page = file.read()
+            parsed = Page(page)
+            self.assertEqual(parsed.open, [])
+            yield parsed, " ".join(parsed.words), build
+
+    def test_of_nothing_it_names_the_commands(self):
+        with self.made_of({}) as (_, words, _):
+            for command in "scoreboard", "bench", "check", "demo":
+                self.assertIn(f"make {command}", words)
+
+    def test_a_skip_and_a_failure_have_their_reasons(self):
+        ktap = ("KTAP version 1\n1..3\nok 1 rdma-core/test_a: one\n"
+                "ok 2 rdma-core/test_a: two # SKIP no <XRC> here\n"
+                "# it broke\nnot ok 3 rdma-core/test_a: three\n")
+        with self.made_of({"results/scoreboard-stock.ktap": ktap,
+                           "results/scoreboard-ours.ktap": ktap}) as (page, words, _):
+            self.assertIn("no <XRC> here", words)
+            self.assertIn("it broke", words)
+            self.assertIn("1 skipped and 1 failed", words)
+
+    def test_whatever_it_shows_is_beside_it(self):
+        plots = {f"bench/{name}{dark}.svg": "<svg/>" for name in mrfd_report.PLOTS
+                 for dark in ("", "-dark")}
+        with self.made_of({"bench/summary.txt": "the table", "demo/screen.png": "a picture",
+                           **plots}) as (page, words, build):
+            self.assertIn("the table", words)
+            links = [link for link in page.links if not link.startswith("#")]
+            self.assertEqual(len(links), 2 * len(mrfd_report.PLOTS) + 1)
+            for link in links:
+                self.assertTrue(os.path.exists(f"{build}/report/{link}"), link)
+
+
+if __name__ == "__main__":
+    unittest.main()
