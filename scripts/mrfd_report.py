@@ -47,6 +47,7 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { padding: .3rem .5rem; border-bottom: 1px solid var(--line); text-align: left;
   vertical-align: top }
 td.n, th.n { text-align: right; white-space: nowrap; width: 4.5rem }
+td > code { overflow-wrap: normal }
 .ok { color: var(--ok) } .skip { color: var(--skip) } .fail { color: var(--fail) }
 .bar { display: flex; height: .7rem; min-width: 5rem; margin-top: .4rem; border-radius: 2px;
   overflow: hidden; background: var(--line) }
@@ -59,7 +60,8 @@ figure { margin: 0 } img { display: block; max-width: 100%; height: auto;
   border: 1px solid var(--line); border-radius: 4px }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr));
   gap: 1.25rem; margin: 1rem 0 }
-@media (max-width: 40rem) { .wide { display: none } th, td { padding: .3rem .25rem } }
+@media (max-width: 40rem) { .wide { display: none } th, td { padding: .3rem .2rem }
+  td.n, th.n { width: 2rem } }
 """
 
 
@@ -117,8 +119,8 @@ def by_program(cases):
 
 
 def numbers_cells(numbers):
-    """Three cells; a nought is not coloured."""
-    return "".join(f'<td class="n {kind if n else "dim"}">{n}</td>'
+    """Three cells; a nought is not coloured, and nothing at all is a dash."""
+    return "".join(f'<td class="n {kind if n else "dim"}">{n if any(numbers) else "–"}</td>'
                    for kind, n in zip(("ok", "skip", "fail"), numbers))
 
 
@@ -133,7 +135,8 @@ def table(what, sides):
     rows = []
     for name in sorted({name for cases in programs.values() for name in cases}):
         some = [cases.get(name, []) for cases in programs.values()]
-        rows.append(row(f"<td><code>{text(name)}</code>{reasons(some[-1])}", some))
+        shown = re.sub("([/_])", r"\1<wbr>", text(name))
+        rows.append(row(f"<td><code>{shown}</code>{reasons(some[-1])}", some))
     heads = "".join(f'<th class="n" colspan="3">{title}' for title in sides)
     return (f'<table><thead><tr><th rowspan="2">{what}{heads}<th class="wide" rowspan="2"><tr>'
             + '<th class="n">ok<th class="n">skip<th class="n">fail' * len(sides)

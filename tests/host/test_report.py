@@ -87,7 +87,7 @@ class Bench(unittest.TestCase):
 
 class Page(html.parser.HTMLParser):
     """Checks that what is opened is closed, and collects what is asked for."""
-    VOID = {"meta", "img", "source", "link", "br"}
+    VOID = {"meta", "img", "source", "link", "wbr"}
     OPTIONAL = {"th", "td", "tr", "li", "dt", "dd", "p"}
 
     def __init__(self, page):
