@@ -203,6 +203,21 @@ TEST_F(odd, is_no_longer_waited_for_when_a_signal_comes)
 	}
 }
 
+/* A process that registers the buffer, and has had time to get to the wait. */
+static pid_t reg_in_child(int fd)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		struct ibv_pd *pd = must(ibv_alloc_pd(open_device("rxe0")));
+
+		ibv_reg_mr_fd(pd, NULL, SIZE, IBV_MR_FD_TYPE_DMABUF, fd, ALL_ACCESS);
+		_exit(0);
+	}
+	usleep(700000);
+	return pid;
+}
+
 /* Another process is in the slow vmap, with the lock; for us it would be quick. */
 TEST_F(odd, whose_lock_another_has_is_no_longer_waited_for_when_a_signal_comes)
 {
@@ -210,14 +225,8 @@ TEST_F(odd, whose_lock_another_has_is_no_longer_waited_for_when_a_signal_comes)
 	pid_t pid;
 
 	slow_vmap(self->fd);
-	pid = fork();
-	if (!pid) {
-		struct ibv_pd *pd = must(ibv_alloc_pd(open_device("rxe0")));
-
-		ibv_reg_mr_fd(pd, NULL, SIZE, IBV_MR_FD_TYPE_DMABUF, self->fd, ALL_ACCESS);
-		_exit(0);
-	}
-	usleep(700000);
+	pid = reg_in_child(self->fd);
+	ASSERT_EQ(0, waitpid(pid, NULL, WNOHANG));
 	fast(self->fd);
 	began = now_ms();
 	EXPECT_EQ(EINTR, reg_errno_with_signal(self, 0));
@@ -251,14 +260,7 @@ TEST_F_TIMEOUT(odd, is_no_longer_waited_for_when_the_process_is_killed, 60)
 
 		TH_LOG("%s", w->what);
 		w->begin(self->fd);
-		pid = fork();
-		if (!pid) {
-			struct ibv_pd *pd = must(ibv_alloc_pd(open_device("rxe0")));
-
-			ibv_reg_mr_fd(pd, NULL, SIZE, IBV_MR_FD_TYPE_DMABUF, self->fd, ALL_ACCESS);
-			_exit(0);
-		}
-		usleep(700000);
+		pid = reg_in_child(self->fd);
 		ASSERT_EQ(0, waitpid(pid, &status, WNOHANG));
 		began = now_ms();
 		kill(pid, SIGKILL);

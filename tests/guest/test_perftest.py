@@ -127,11 +127,15 @@ class Perftest(unittest.TestCase):
                 [f"--payload_file_path={path}"])
 
     def arrives_in(self, process, wanted):
-        """Wait until the buffer of a bochs perftest has these bytes; stop it."""
+        """Wait until the buffer of a bochs perftest has these bytes."""
+        said = ""
         for line in process.stdout:
+            said += line
             at = re.match(r"allocated (\d+) bytes on \S+ at 0x([0-9a-f]+)", line)
             if at:
                 break
+        else:
+            self.fail(f"perftest ended without a buffer:\n{said}")
         size, address, end = int(at[1]), int(at[2], 16), time.monotonic() + 30
         with open(f"/proc/{process.pid}/mem", "rb", buffering=0) as memory:
             while time.monotonic() < end:
