@@ -60,8 +60,9 @@ enum ibv_wc_status wait_wc(struct pair *p, struct ibv_wc *wc);
 void post_recv(struct pair *p, struct ibv_mr *mr, uint64_t addr, uint32_t length);
 long pinned_kb(void);
 
-/* restrack.c */
+/* counts.c */
 int mr_count(void);
+long slab_objects(const char *cache);
 
 /* exporter.c */
 enum exporter { VGEM, UDMABUF, HEAP, VIRTIO_GPU, BOCHS, MEMFD };

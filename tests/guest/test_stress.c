@@ -17,7 +17,6 @@
 #include "kselftest_harness.h"
 #include <dirent.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -99,31 +98,6 @@ static void write_file(const char *path, const char *text)
 	close(fd);
 }
 
-/*
- * The objects of a cache.  Free ones of the slab that a CPU allocates from count
- * as used, and so do those that KASAN keeps, until the cache is shrunk, and as
- * soon as something is allocated again: so read at once, and take the least.
- */
-static long count_objects(const char *cache)
-{
-	char path[128], text[32] = "";
-	int shrink, objects;
-	long least = LONG_MAX;
-
-	snprintf(path, sizeof(path), "/sys/kernel/slab/%s/shrink", cache);
-	shrink = open(path, O_WRONLY);
-	snprintf(path, sizeof(path), "/sys/kernel/slab/%s/objects", cache);
-	objects = open(path, O_RDONLY);
-	for (int i = 0; i < 3; i++) {
-		if (write(shrink, "1", 1) != 1 || pread(objects, text, sizeof(text) - 1, 0) < 1)
-			die("%s", path);
-		least = strtol(text, NULL, 10) < least ? strtol(text, NULL, 10) : least;
-	}
-	close(shrink);
-	close(objects);
-	return least;
-}
-
 static void count_slabs(struct counts *c)
 {
 	FILE *f = must(fopen("/proc/slabinfo", "r"));
@@ -142,7 +116,7 @@ static void count_slabs(struct counts *c)
 			die("too many slabs");
 		strcpy(c->slab[c->nr_slabs].name, name);
 		c->slab[c->nr_slabs].per_slab = per_slab;
-		c->slab[c->nr_slabs++].objects = count_objects(name);
+		c->slab[c->nr_slabs++].objects = slab_objects(name);
 	}
 	fclose(f);
 }

@@ -333,25 +333,10 @@ TEST_F(uapi, memory_of_a_write_that_cannot_be_used_is_EFAULT)
 
 #define PROCESSES 300
 
-static long tasks(void)
-{
-	FILE *f = must(fopen("/proc/slabinfo", "r"));
-	char line[512];
-	long n = -1;
-
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "task_struct %ld", &n) == 1)
-			break;
-	fclose(f);
-	if (n < 0)
-		die("no task_struct in slabinfo");
-	return n;
-}
-
 /* A context that is refused has had a reference on the process. */
 TEST_F_TIMEOUT(uapi, a_second_context_is_EINVAL_and_keeps_no_process, 120)
 {
-	long before = tasks();
+	long before = slab_objects("task_struct");
 	char dev[128];
 
 	snprintf(dev, sizeof(dev), "/dev/infiniband/%s", self->ctx->device->dev_name);
@@ -370,9 +355,9 @@ TEST_F_TIMEOUT(uapi, a_second_context_is_EINVAL_and_keeps_no_process, 120)
 		ASSERT_EQ(0, status);
 	}
 	/* They are freed a little later, and other processes come and go. */
-	for (int i = 0; i < 50 && tasks() > before + PROCESSES / 6; i++)
+	for (int i = 0; i < 50 && slab_objects("task_struct") > before + PROCESSES / 6; i++)
 		usleep(100000);
-	ASSERT_GE(before + PROCESSES / 6, tasks());
+	ASSERT_GE(before + PROCESSES / 6, slab_objects("task_struct"));
 }
 
 TEST_HARNESS_MAIN

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * How many MRs the kernel has, asked of its resource tracking by netlink: what
- * "rdma resource show" prints, without a process for each time it is asked.
+ * How many the kernel has of what must not be left behind.  MRs are asked of its
+ * resource tracking by netlink: what "rdma resource show" prints, without a
+ * process for each time it is asked.
  */
 #include "rdma.h"
+#include <fcntl.h>
+#include <limits.h>
 #include <linux/netlink.h>
 #include <rdma/rdma_netlink.h>
 #include <sys/socket.h>
@@ -85,4 +88,29 @@ int mr_count(void)
 			mrs += mrs_of_device(h);
 		}
 	}
+}
+
+/*
+ * The objects of a cache.  Free ones of the slab that a CPU allocates from count
+ * as used, and so do those that KASAN keeps, until the cache is shrunk, and as
+ * soon as something is allocated again: so read at once, and take the least.
+ */
+long slab_objects(const char *cache)
+{
+	char path[128], text[32] = "";
+	int shrink, objects;
+	long least = LONG_MAX;
+
+	snprintf(path, sizeof(path), "/sys/kernel/slab/%s/shrink", cache);
+	shrink = open(path, O_WRONLY);
+	snprintf(path, sizeof(path), "/sys/kernel/slab/%s/objects", cache);
+	objects = open(path, O_RDONLY);
+	for (int i = 0; i < 3; i++) {
+		if (write(shrink, "1", 1) != 1 || pread(objects, text, sizeof(text) - 1, 0) < 1)
+			die("%s", path);
+		least = strtol(text, NULL, 10) < least ? strtol(text, NULL, 10) : least;
+	}
+	close(shrink);
+	close(objects);
+	return least;
 }
