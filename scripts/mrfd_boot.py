@@ -128,12 +128,14 @@ def accelerator():
 
 
 def log_directory(name):
-    """A new directory under build/run; the oldest of many are removed."""
+    """A new directory under build/run; the oldest of many are removed, but for
+    those of scripts/check, whose names return."""
     runs = os.path.join(BUILD, "run")
     os.makedirs(runs, exist_ok=True)
-    old = sorted((e for e in os.scandir(runs) if e.is_dir()), key=lambda e: e.stat().st_mtime)
-    for entry in old[:-50]:
-        shutil.rmtree(entry.path, ignore_errors=True)
+    old = [e.path for e in os.scandir(runs) if not e.name.startswith("check-")]
+    with contextlib.suppress(FileNotFoundError):  # another removes them too
+        for path in sorted(old, key=os.path.getmtime)[:-50]:
+            shutil.rmtree(path, ignore_errors=True)
     stamp = time.strftime("%m%d-%H%M%S")
     return tempfile.mkdtemp(prefix=f"{name}-{stamp}-", dir=runs)
 

@@ -29,7 +29,7 @@ VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 
 # What runs on the debug kernel: all of ours, and of rdma-core's suite what goes
 # through the code that the series changes (see Documentation/testing.md).
-DEBUG = re.compile(r"kunit|guest/(?!(perftest|libfabric|readme)$).*|rdma-core/test_(mr|mr_fd|rereg\w*)")
+DEBUG = re.compile(r"kunit|guest/(?!(perftest|libfabric|readme)$).*|rdma-core/test_(mr_fd|rereg\w*)")
 # What needs fault injection, which the debug kernel has.
 FAULTS = re.compile(r"guest/fail_nth.*")
 # What runs on the kernel that finds data races: where there is much at once.

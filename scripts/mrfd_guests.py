@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run test programs in guests, one after another in the same guest.
+"""Run test programs in guests, in a lane one after another in the same guest.
 
 A boot of the debug kernel and the leak scan at its end take longer than most
 programs, so a guest is kept for the next program as long as all goes well.  It
@@ -13,12 +13,17 @@ the last one, when the debug kernel scans for leaks, belongs to the guest; the
 leak detector names the program that allocated the memory.
 
 In the guest scripts/guest-run does what is asked here.
+
+There may be two lanes, each with a guest of its own.  That is for the debug
+kernel, where most programs keep one CPU busy and a boot or a leak scan is half a
+minute; on the other kernels two guests take from each other what they gain.
 """
 
 import os
 import queue
 import re
 import shlex
+import threading
 import time
 
 import mrfd_boot
@@ -28,6 +33,7 @@ RUN = os.path.join(mrfd_boot.SCRIPTS, "guest-run")
 LIMIT = 900             # seconds that a program may take
 BOOT_LIMIT = 120        # seconds to a guest that can run one
 END_LIMIT = 240         # seconds for the leak scans, and to power off
+LANES = min(2, os.cpu_count())  # on the debug kernel
 
 
 class Guests:
@@ -147,3 +153,25 @@ class Guests:
         if reports:
             hear(reports)
         return reports
+
+
+def in_lanes(lanes, programs, run):
+    """Call run(program, guests) for each of the list of programs, in a thread
+    for each of the Guests in lanes; these are ended then.  What is raised in one
+    of the threads is raised here, at once."""
+    left, ends = iter(programs), queue.Queue()
+
+    def work(guests):
+        try:
+            for program in left:
+                run(program, guests)
+            guests.end()
+            ends.put(None)
+        except BaseException as error:  # pylint: disable=broad-except
+            ends.put(error)
+    for guests in lanes:
+        threading.Thread(target=work, args=(guests,), daemon=True).start()
+    for _ in lanes:
+        error = ends.get()
+        if error:
+            raise error

@@ -4,6 +4,7 @@ the right door: scripts/mrfd_guests.py, and guest-run in the guest."""
 
 import os
 import sys
+import threading
 import unittest
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
@@ -90,6 +91,39 @@ class Guests(unittest.TestCase):
         guests.guest._console += b"BUG: late\n"
         guests.end()
         self.assertEqual(told, [("guest of a to a: kernel log", "BUG: late")])
+
+
+class Lane:
+    """Stands for Guests of which only the end counts."""
+    ended = False
+
+    def end(self):
+        self.ended = True
+
+
+class Lanes(unittest.TestCase):
+    def test_each_program_runs_once_and_two_at_a_time(self):
+        both, ran, lanes = threading.Barrier(2, timeout=30), [], [Lane(), Lane()]
+
+        def program(name, lane):
+            both.wait()  # nobody gets on alone
+            ran.append((name, lane))
+        mrfd_guests.in_lanes(lanes, list("abcdef"), program)
+        self.assertEqual(sorted(name for name, lane in ran), list("abcdef"))
+        self.assertEqual([sum(lane is x for name, lane in ran) for x in lanes], [3, 3])
+        self.assertTrue(all(lane.ended for lane in lanes))
+
+    def test_an_error_in_one_lane_is_raised_while_another_is_at_work(self):
+        release = threading.Event()
+        self.addCleanup(release.set)
+
+        def program(name, lane):
+            if name == "b":
+                raise mrfd_boot.BootError("no QEMU")
+            release.wait(30)
+        with self.assertRaisesRegex(mrfd_boot.BootError, "no QEMU"):
+            mrfd_guests.in_lanes([Lane(), Lane()], ["a", "b"], program)
+        self.assertFalse(release.is_set())
 
 
 if __name__ == "__main__":
