@@ -46,7 +46,7 @@ static struct ibv_qp *make_qp(struct ibv_context *ctx, struct ibv_pd *pd, struct
 		.pd = pd,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.send_ops_flags = IBV_QP_EX_WITH_ATOMIC_WRITE |
-				  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
+				  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_FLUSH,
 	};
 
 	return must(ibv_create_qp_ex(ctx, &attr));
@@ -60,7 +60,7 @@ static void connect_qp(struct ibv_context *ctx, struct ibv_qp *qp, uint32_t to, 
 		.port_num = 1,
 		.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
 				   IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC |
-				   IBV_ACCESS_MW_BIND,
+				   IBV_ACCESS_MW_BIND | IBV_ACCESS_FLUSH_GLOBAL,
 	};
 
 	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
@@ -233,6 +233,19 @@ enum ibv_wc_status atomic_write(struct pair *p, uint64_t remote_addr, uint32_t r
 	ibv_wr_atomic_write(qpx, rkey, remote_addr, &value);
 	if ((errno = ibv_wr_complete(qpx)))
 		die("post atomic write");
+	return wait_wc(p, NULL);
+}
+
+/* Of a range, to global visibility. */
+enum ibv_wc_status flush_op(struct pair *p, uint64_t remote_addr, size_t length, uint32_t rkey)
+{
+	struct ibv_qp_ex *qpx = ibv_qp_to_qp_ex(p->qp[0]);
+
+	ibv_wr_start(qpx);
+	qpx->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_flush(qpx, rkey, remote_addr, length, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
+	if ((errno = ibv_wr_complete(qpx)))
+		die("post flush");
 	return wait_wc(p, NULL);
 }
 

@@ -56,6 +56,7 @@ enum ibv_wc_status fetch_add_unchecked(struct pair *p, struct ibv_mr *result,
 				       uint64_t remote_addr, uint32_t rkey);
 enum ibv_wc_status atomic_write(struct pair *p, uint64_t remote_addr, uint32_t rkey,
 				uint64_t value);
+enum ibv_wc_status flush_op(struct pair *p, uint64_t remote_addr, size_t length, uint32_t rkey);
 enum ibv_wc_status wait_wc(struct pair *p, struct ibv_wc *wc);
 void post_recv(struct pair *p, struct ibv_mr *mr, uint64_t addr, uint32_t length);
 long pinned_kb(void);

@@ -220,4 +220,56 @@ TEST_F(fd_mr, misaligned_atomic_write_is_refused)
 	ASSERT_TRUE(only_changed(self->buf.cpu, self->before, self->buf.size, 0, 0));
 }
 
+/* A dma-buf takes no flush at all: guest/errors. */
+FIXTURE(memfd_mr)
+{
+	struct ibv_context *ctx;
+	struct pair pair;
+	struct buffer buf;
+	struct ibv_mr *mr;	/* of buf, byte 0 at IOVA */
+};
+
+FIXTURE_VARIANT(memfd_mr)
+{
+	int rights;
+	enum ibv_wc_status status;	/* of a flush that is in the range */
+};
+
+FIXTURE_VARIANT_ADD(memfd_mr, with_the_right) {
+	ALL_ACCESS | IBV_ACCESS_FLUSH_GLOBAL, IBV_WC_SUCCESS
+};
+FIXTURE_VARIANT_ADD(memfd_mr, without_the_right) { ALL_ACCESS, IBV_WC_REM_ACCESS_ERR };
+
+FIXTURE_SETUP(memfd_mr)
+{
+	self->ctx = open_device("rxe0");
+	pair_open(&self->pair, self->ctx, NULL);
+	buffer_open(&self->buf, MEMFD, SIZE);
+	self->mr = must(ibv_reg_mr_fd_iova(self->pair.pd, 0, SIZE, IOVA, IBV_MR_FD_TYPE_MEMFD,
+					   self->buf.fd, variant->rights));
+}
+
+FIXTURE_TEARDOWN(memfd_mr)
+{
+	EXPECT_EQ(0, ibv_dereg_mr(self->mr));
+	pair_close(&self->pair);
+	ibv_close_device(self->ctx);
+	buffer_close(&self->buf);
+}
+
+TEST_F(memfd_mr, what_was_written_is_flushed_if_allowed)
+{
+	uint64_t at = IOVA + 3 * PAGE - 8;
+
+	ASSERT_EQ(IBV_WC_SUCCESS, atomic_write(&self->pair, at, self->mr->rkey, 42));
+	EXPECT_EQ(variant->status, flush_op(&self->pair, at, PAGE, self->mr->rkey));
+	EXPECT_EQ(42, word_at(&self->buf, 3 * PAGE - 8));
+}
+
+TEST_F(memfd_mr, flush_past_the_end_is_refused)
+{
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  flush_op(&self->pair, IOVA + SIZE - PAGE, PAGE + 1, self->mr->rkey));
+}
+
 TEST_HARNESS_MAIN
