@@ -19,6 +19,7 @@ up.  Guests of one network are joined in the same way.
 """
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -62,6 +63,7 @@ def tool(*command):
     return done.stdout.strip()
 
 
+@functools.cache  # a program's guests have one kernel, whatever is edited meanwhile
 def kernel_image(kernel="base"):
     """The path of the kernel by that name, built if it must be."""
     if kernel not in KERNELS:

@@ -27,9 +27,10 @@ DEVICES = ["bochs-display", "virtio-gpu"]
 # What rdma-core has for hardware that is not here.
 VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 
-# What runs on the debug kernel: all of ours, and of rdma-core's suite what goes
-# through the code that the series changes (see Documentation/testing.md).
-DEBUG = re.compile(r"kunit|guest/(?!(perftest|libfabric|readme)$).*|rdma-core/test_(mr_fd|rereg\w*)")
+# What runs on the debug kernel: all of ours that drives our code, and of rdma-core's
+# suite what goes through code that the series changes (see Documentation/testing.md).
+DEBUG = re.compile(r"kunit|guest/(?!(perftest|libfabric|readme)$).*|"
+                   r"rdma-core/test_(mr|mr_fd|memfd_mr|rereg\w*)")
 # What needs fault injection, which the debug kernel has.
 FAULTS = re.compile(r"guest/fail_nth.*")
 # What runs on the kernel that finds data races: where there is much at once.
