@@ -15,10 +15,10 @@ import time
 import unittest
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-sys.path.insert(0, os.path.join(TOP, "scripts"))
+sys.path.insert(0, os.path.join(TOP, "kit"))
 
-import mrfd_boot  # noqa: E402
-import mrfd_console  # noqa: E402
+from mrfd import machine  # noqa: E402
+from mrfd import console  # noqa: E402
 
 # A test that is started in the background may have SIGINT ignored, and so would
 # the programs that it interrupts.
@@ -29,8 +29,8 @@ BOOT = os.path.join(TOP, "scripts", "boot")
 
 def setUpModule():
     """What takes long the first time is done before any test looks at a clock."""
-    mrfd_boot.kernel_image()
-    mrfd_boot.accelerator()
+    machine.kernel_image()
+    machine.accelerator()
 
 
 def boot(*words, **options):
@@ -93,14 +93,14 @@ class Command(unittest.TestCase):
         done = subprocess.run(
             [BOOT, "-e", "MARK=a b", "sh", "-c",
              'pwd; cat; echo "$MARK $HOME"; ulimit -l; cat /proc/sys/kernel/hostname;'
-             'ls ../kernel/configs/base.config; touch ../x || touch /usr/x && ls /usr/x; nproc'],
+             'ls ../kit/configs/base.config; touch ../x || touch /usr/x && ls /usr/x; nproc'],
             capture_output=True, cwd=os.path.join(TOP, "scripts"), input=b"not for the guest")
         self.assertEqual(done.stdout.decode().split("\n"), [
-            os.path.join(TOP, "scripts"), "a b /root", "unlimited", "guest",
-            "../kernel/configs/base.config",
+            "/mrfd/scripts", "a b /root", "unlimited", "guest",
+            "../kit/configs/base.config",
             "touch: cannot touch '../x': Read-only file system", "/usr/x", "2", ""])
         self.assertFalse(os.path.exists(os.path.join(TOP, "x")))
-        self.assertFalse(os.path.exists(os.path.join(mrfd_boot.tool("rootfs"), "usr/x")))
+        self.assertFalse(os.path.exists(os.path.join(machine.tool("rootfs"), "usr/x")))
 
     def test_display_is_there_as_a_drm_device(self):
         done = boot("-d", "bochs-display", "sh", "-c",
@@ -172,24 +172,25 @@ class Trouble(unittest.TestCase):
         self.assertIn(b"'no-such-device' is not a valid device", done.stderr)
 
     def test_interrupt_is_130_and_leaves_no_process(self):
-        with tempfile.TemporaryDirectory(dir=mrfd_boot.BUILD) as log:
-            process = start_boot("--log-dir", log, "sh", "-c", "echo here; sleep 1000")
-            self.assertTrue(qemus(log))
-            os.killpg(process.pid, signal.SIGINT)
-            self.assertEqual(process.wait(20), 130)
-            process.communicate()
-            self.assertEqual(qemus(log), [])
+        token = f"mrfd.test=interrupt-{os.getpid()}"
+        process = start_boot("--append", token, "sh", "-c", "echo here; sleep 1000")
+        self.assertTrue(qemus(token))
+        os.killpg(process.pid, signal.SIGINT)
+        self.assertEqual(process.wait(20), 130)
+        process.communicate()
+        self.assertEqual(qemus(token), [])
 
     def test_killed_boot_leaves_no_process(self):
-        with tempfile.TemporaryDirectory(dir=mrfd_boot.BUILD) as log:
-            process = start_boot("--log-dir", log, "sh", "-c", "echo here; sleep 1000")
-            process.kill()
-            process.communicate()
-            for _ in range(50):
-                if not qemus(log):
-                    break
-                time.sleep(0.1)
-            self.assertEqual(qemus(log), [])
+        token = f"mrfd.test=kill-{os.getpid()}"
+        process = start_boot("--append", token, "sh", "-c", "echo here; sleep 1000")
+        self.assertTrue(qemus(token))
+        process.kill()
+        process.communicate()
+        for _ in range(50):
+            if not qemus(token):
+                break
+            time.sleep(0.1)
+        self.assertEqual(qemus(token), [])
 
 
 # Say hello to the other guests, in packets of the full MTU, until each has been
@@ -257,7 +258,7 @@ class FromPython(unittest.TestCase):
 
     def test_host_and_guest_take_turns(self):
         script = "echo ready; read x; echo got $x; read y || echo no more"
-        with mrfd_boot.Guest(["sh", "-c", script], stdin=True) as guest:
+        with machine.Guest(["sh", "-c", script], stdin=True) as guest:
             guest.wait_for(rb"^ready$")
             guest.send(b"this\n")
             self.assertEqual(guest.wait_for(rb"^got (.*)$")[1], b"this")
@@ -268,7 +269,7 @@ class FromPython(unittest.TestCase):
         script = "ls /dev/dri; until ! [ -e /dev/dri/card1 ]; do sleep 0.1; done; echo gone"
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, "screen.png")
-            with mrfd_boot.Guest(["sh", "-c", script],
+            with machine.Guest(["sh", "-c", script],
                                  devices=["bochs-display,id=screen,bus=port0"]) as guest:
                 guest.wait_for(rb"^card1$")
                 guest.screendump(path)
@@ -279,8 +280,8 @@ class FromPython(unittest.TestCase):
         self.assertEqual((guest.status, guest.reports), (0, []))
 
     def test_waiting_for_what_never_comes_is_an_error(self):
-        with mrfd_boot.Guest(["true"]) as guest:
-            with self.assertRaisesRegex(mrfd_boot.BootError, "before it ended"):
+        with machine.Guest(["true"]) as guest:
+            with self.assertRaisesRegex(machine.BootError, "before it ended"):
                 guest.wait_for(b"never")
 
 
@@ -331,7 +332,7 @@ class Console(unittest.TestCase):
     def check(self, *texts):
         """Each of the texts is one report, whole; what is between is not."""
         log = "[    1.0] fine\r\n" + "\n[    1.1] fine too\n".join(texts) + "\n[  200.0] and fine\n"
-        found = mrfd_console.reports(log)
+        found = console.reports(log)
         strip = [re.sub(r"(?m)^\[ *[\d.]+\] ", "", text) for text in texts]
         self.assertEqual([report.text for report in found], strip)
 
@@ -349,7 +350,7 @@ class Console(unittest.TestCase):
                "[    0.3] kmemleak: Kernel memory leak detector initialized\n"
                "[    0.4] lkdtm: Performing direct entry WARNING\n"
                "[    0.5] ODEBUG: selftest passed\n")
-        self.assertEqual(mrfd_console.reports(log), [])
+        self.assertEqual(console.reports(log), [])
 
     def test_a_data_race_is_ours_if_a_last_call_on_either_side_is(self):
         for call, deep, elsewhere in (("rxe_mr_copy", "vfs_write", False),
@@ -359,13 +360,13 @@ class Console(unittest.TestCase):
                     "write to 0xff of 8 bytes by task 1 on cpu 0:\n f+0x1/0x2\n g+0x1/0x2\n\n"
                     f"read to 0xff of 8 bytes by interrupt on cpu 1:\n {call}+0x1/0x2\n"
                     f" {deep}+0x1/0x2\n h+0x1/0x2\n ib_uverbs_ioctl+0x1/0x2\n{'=' * 66}")
-            report, = mrfd_console.reports(race)
-            self.assertEqual(mrfd_console.race_elsewhere(report), elsewhere, call)
-        self.assertFalse(mrfd_console.race_elsewhere(mrfd_console.reports(KASAN)[0]))
+            report, = console.reports(race)
+            self.assertEqual(console.race_elsewhere(report), elsewhere, call)
+        self.assertFalse(console.race_elsewhere(console.reports(KASAN)[0]))
 
     def test_allow_excuses_by_the_head_line_only(self):
-        self.assertEqual(mrfd_console.reports(KASAN, ["slab-use-after-free in f"]), [])
-        self.assertEqual(len(mrfd_console.reports(KASAN, ["Allocated by"])), 1)
+        self.assertEqual(console.reports(KASAN, ["slab-use-after-free in f"]), [])
+        self.assertEqual(len(console.reports(KASAN, ["Allocated by"])), 1)
 
 
 if __name__ == "__main__":

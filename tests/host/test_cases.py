@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Test what scripts/mrfd_cases.py makes of the output of test programs."""
+"""Test what scripts/cases.py makes of the output of test programs."""
 
 import os
 import sys
 import unittest
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-sys.path.insert(0, os.path.join(TOP, "scripts"))
+sys.path.insert(0, os.path.join(TOP, "kit"))
 
-import mrfd_cases  # noqa: E402
+from mrfd import cases  # noqa: E402
 
 SUITE = b"""\
 test_a (tests.test_x.T.test_a)
@@ -44,7 +44,7 @@ not ok 1 suite
 
 
 def read(dialect, output, status, tell=lambda case: None):
-    reader = mrfd_cases.Reader("p", dialect, tell)
+    reader = cases.Reader("p", dialect, tell)
     reader(output)
     reader.end(status)
     return {case.name: case.result for case in reader.cases}
@@ -52,36 +52,36 @@ def read(dialect, output, status, tell=lambda case: None):
 
 class Reader(unittest.TestCase):
     def test_unittest_is_read(self):
-        self.assertEqual(read(mrfd_cases.unittest_v, SUITE, 1), {
+        self.assertEqual(read(cases.unittest_v, SUITE, 1), {
             "p: tests.test_x.T.test_a": "ok", "p: tests.test_x.T.test_b": "skip",
             "p: tests.test_x.T.test_c": "not ok"})
 
     def test_tap_is_read(self):
-        self.assertEqual(read(mrfd_cases.tap, TAP, 1), {"p: f.one": "ok", "p: f.two": "not ok"})
+        self.assertEqual(read(cases.tap, TAP, 1), {"p: f.one": "ok", "p: f.two": "not ok"})
 
     def test_the_seed_of_a_random_case_is_told_though_it_passes(self):
         told = []
-        read(mrfd_cases.tap, b"1..2\n# MRFD_SEED=0x5\nok 1 one\nok 2 two\n", 0, told.append)
+        read(cases.tap, b"1..2\n# MRFD_SEED=0x5\nok 1 one\nok 2 two\n", 0, told.append)
         self.assertEqual([case.reason for case in told], ["MRFD_SEED=0x5", ""])
 
     def test_kunit_is_read_one_level_down(self):
-        self.assertEqual(read(mrfd_cases.kunit, KUNIT, 1), {
+        self.assertEqual(read(cases.kunit, KUNIT, 1), {
             "p: suite: one": "ok", "p: suite: two": "not ok", "p: suite: three": "skip",
             "p: other: suite # it did not run": "not ok"})
 
     def test_a_program_that_dies_early_is_a_failure(self):
-        self.assertEqual(read(mrfd_cases.tap, TAP[:-14], 139)["p: program"], "not ok")
+        self.assertEqual(read(cases.tap, TAP[:-14], 139)["p: program"], "not ok")
 
     def test_a_program_without_cases_is_a_failure(self):
-        self.assertEqual(read(mrfd_cases.tap, b"", 0), {"p: program": "not ok"})
+        self.assertEqual(read(cases.tap, b"", 0), {"p: program": "not ok"})
 
     def test_a_status_that_no_case_accounts_for_is_a_failure(self):
-        self.assertEqual(read(mrfd_cases.tap, b"1..1\nok 1 a\n", 1)["p: program"], "not ok")
+        self.assertEqual(read(cases.tap, b"1..1\nok 1 a\n", 1)["p: program"], "not ok")
 
     def test_an_excused_failure_accounts_for_the_status(self):
         def excuse(case):
             case.result = "skip"
-        self.assertEqual(read(mrfd_cases.tap, b"1..1\nnot ok 1 a\n", 1, excuse), {"p: a": "skip"})
+        self.assertEqual(read(cases.tap, b"1..1\nnot ok 1 a\n", 1, excuse), {"p: a": "skip"})
 
 
 if __name__ == "__main__":

@@ -18,17 +18,18 @@ import unittest.mock
 import zlib
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-sys.path.insert(0, os.path.join(TOP, "scripts"))
+sys.path.insert(0, os.path.join(TOP, "kit"))
 sys.dont_write_bytecode = True
 
-import mrfd_boot  # noqa: E402
+from mrfd import machine  # noqa: E402
+from mrfd.paths import inside  # noqa: E402
 
 # A test that is started in the background may have SIGINT ignored, and so would
 # the programs that it interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DEMO = os.path.join(TOP, "scripts", "demo")
-OUT = os.path.join(mrfd_boot.BUILD, "demo")
+OUT = os.path.join(machine.BUILD, "demo")
 GREY, RGB, PALETTE, GREY_ALPHA, RGBA = 0, 2, 3, 4, 6  # PNG's colour types
 PAPER = (0x1b, 0x26, 0x31)  # demo/picture.c
 
@@ -76,8 +77,8 @@ def descendants(pid):
 
 class InDirectory(unittest.TestCase):
     def setUp(self):
-        os.makedirs(mrfd_boot.BUILD, exist_ok=True)
-        directory = tempfile.TemporaryDirectory(dir=mrfd_boot.BUILD)
+        os.makedirs(machine.BUILD, exist_ok=True)
+        directory = tempfile.TemporaryDirectory(dir=machine.BUILD)
         self.addCleanup(directory.cleanup)
         self.directory = directory.name
 
@@ -91,7 +92,8 @@ class Compare(InDirectory):
     def compare(self, sent, screen, size=(4, 3), other_size=None):
         png(self.path("sent.png"), *size, sent)
         png(self.path("screen.png"), *(other_size or size), screen)
-        done = enter("python3", "demo/compare.py", self.path("sent.png"), self.path("screen.png"))
+        done = enter("python3", "demo/compare.py", inside(self.path("sent.png")),
+                     inside(self.path("screen.png")))
         return done.returncode, done.stdout.strip()
 
     def test_equal_pictures_match(self):
@@ -154,11 +156,11 @@ class Pictures(InDirectory):
     def rendered(self, pixels, width, height, *rest, **options):
         """The colours at these places of the screen for such a picture."""
         png(self.path("in.png"), width, height, *rest, **options)
-        done = enter(os.path.join(OUT, "painter"), "--render", self.path("out.png"),
-                     self.path("in.png"))
+        done = enter(inside(os.path.join(OUT, "painter")), "--render",
+                     inside(self.path("out.png")), inside(self.path("in.png")))
         self.assertEqual((done.returncode, done.stdout), (0, ""))
         done = enter("python3", "-c", "import sys; from PIL import Image; "
-                     f"i = Image.open({self.path('out.png')!r}).convert('RGB'); "
+                     f"i = Image.open({inside(self.path('out.png'))!r}).convert('RGB'); "
                      f"print(i.size, [i.getpixel(p) for p in {list(pixels)!r}])")
         return done.stdout.strip()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Programs share a guest as long as all goes well, and what goes wrong is laid at
-the right door: scripts/mrfd_guests.py, and guest-run in the guest."""
+the right door: scripts/guests.py, and guest-run in the guest."""
 
 import os
 import sys
@@ -8,11 +8,11 @@ import threading
 import unittest
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-sys.path.insert(0, os.path.join(TOP, "scripts"))
+sys.path.insert(0, os.path.join(TOP, "kit"))
 
-import mrfd_boot  # noqa: E402
-import mrfd_cases  # noqa: E402
-import mrfd_guests  # noqa: E402
+from mrfd import machine  # noqa: E402
+from mrfd import cases  # noqa: E402
+from mrfd import pool  # noqa: E402
 
 # A program with one case, named after the boot in which it ran.
 GOOD = 'echo 1..1; echo "ok 1 $(cat /proc/sys/kernel/random/boot_id)"'
@@ -21,17 +21,17 @@ PROVOKE = "echo {} >/sys/kernel/debug/provoke-crash/DIRECT; "
 
 def setUpModule():
     """What takes long the first time is done before any test looks at a clock."""
-    mrfd_boot.kernel_image()
+    machine.kernel_image()
 
 
 def run(*scripts, limit=60):
     """What is told of programs a, b, c...: a list of (name, result, why) each,
     and last that of what no program is to blame for."""
     told = [[]]
-    options = mrfd_cases.guest_options("base")
-    guests = mrfd_guests.Guests(lambda name, why, log: told[-1].append((name, "not ok", why)))
+    options = cases.guest_options("base")
+    guests = pool.Guests(lambda name, why, log: told[-1].append((name, "not ok", why)))
     for name, script in zip("abc", scripts):
-        reader = mrfd_cases.Reader(name, mrfd_cases.tap, lambda case: None)
+        reader = cases.Reader(name, cases.tap, lambda case: None)
         guests.run(name, ["sh", "-c", script], options, reader, limit=limit)
         told.insert(-1, [(c.name[3:], c.result, c.reason) for c in reader.cases])
     guests.end()
@@ -85,9 +85,9 @@ class Guests(unittest.TestCase):
 
     def test_a_complaint_of_nobody_is_told(self):
         told = []
-        guests = mrfd_guests.Guests(lambda name, why, log: told.append((name, why)))
-        guests.run("a", ["sh", "-c", GOOD], mrfd_cases.guest_options("base"),
-                   mrfd_cases.Reader("a", mrfd_cases.tap, lambda case: None))
+        guests = pool.Guests(lambda name, why, log: told.append((name, why)))
+        guests.run("a", ["sh", "-c", GOOD], cases.guest_options("base"),
+                   cases.Reader("a", cases.tap, lambda case: None))
         guests.guest._console += b"BUG: late\n"
         guests.end()
         self.assertEqual(told, [("guest of a to a: kernel log", "BUG: late")])
@@ -108,7 +108,7 @@ class Lanes(unittest.TestCase):
         def program(name, lane):
             both.wait()  # nobody gets on alone
             ran.append((name, lane))
-        mrfd_guests.in_lanes(lanes, list("abcdef"), program)
+        pool.in_lanes(lanes, list("abcdef"), program)
         self.assertEqual(sorted(name for name, lane in ran), list("abcdef"))
         self.assertEqual([sum(lane is x for name, lane in ran) for x in lanes], [3, 3])
         self.assertTrue(all(lane.ended for lane in lanes))
@@ -119,11 +119,11 @@ class Lanes(unittest.TestCase):
 
         def program(name, lane):
             if name == "b":
-                raise mrfd_boot.BootError("no QEMU")
+                raise machine.BootError("no QEMU")
             release.wait(30)
             ended.append(name)
-        with self.assertRaisesRegex(mrfd_boot.BootError, "no QEMU"):
-            mrfd_guests.in_lanes([Lane(), Lane()], ["a", "b"], program)
+        with self.assertRaisesRegex(machine.BootError, "no QEMU"):
+            pool.in_lanes([Lane(), Lane()], ["a", "b"], program)
         self.assertEqual(ended, [])
 
 

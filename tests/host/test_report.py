@@ -13,9 +13,9 @@ import unittest
 from unittest import mock
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-sys.path.insert(0, os.path.join(TOP, "scripts"))
-import mrfd_plots  # noqa: E402
-import mrfd_report  # noqa: E402
+sys.path.insert(0, os.path.join(TOP, "kit"))
+from mrfd import plots  # noqa: E402
+from mrfd import report  # noqa: E402
 
 
 def load(name):
@@ -79,7 +79,7 @@ class Bench(unittest.TestCase):
         self.assertRegex("\n".join(lines), r"(?m)^ +64 KiB +10\.0 us .* 1\.25 \(0\.75\)$")
 
     def test_a_plot_has_a_line_for_each_memory(self):
-        script = mrfd_plots.script("set terminal dumb", "light", mrfd_plots.PLOTS["bandwidth"],
+        script = plots.script("set terminal dumb", "light", plots.PLOTS["bandwidth"],
                                    result())
         self.assertEqual(script.count(" with linespoints "), 5)
         self.assertIn(f"{64 * KIB} {64 * KIB / 10:.4f}", script)
@@ -117,9 +117,9 @@ class Report(unittest.TestCase):
                 os.makedirs(os.path.join(build, os.path.dirname(name)), exist_ok=True)
                 with open(os.path.join(build, name), "w", encoding="utf-8") as file:
                     file.write(text)
-            with mock.patch.multiple(mrfd_report, BUILD=build, OUT=f"{build}/report",
+            with mock.patch.multiple(report, BUILD=build, OUT=f"{build}/report",
                                      RESULTS=f"{build}/results"):
-                with open(mrfd_report.write(), encoding="utf-8") as file:
+                with open(report.write(), encoding="utf-8") as file:
                     page = file.read()
             parsed = Page(page)
             self.assertEqual(parsed.open, [])
@@ -141,13 +141,13 @@ class Report(unittest.TestCase):
             self.assertIn("1 skipped and 1 failed", words)
 
     def test_whatever_it_shows_is_beside_it(self):
-        plots = {f"bench/{name}{dark}.svg": "<svg/>" for name in mrfd_report.PLOTS
+        plots = {f"bench/{name}{dark}.svg": "<svg/>" for name in report.PLOTS
                  for dark in ("", "-dark")}
         with self.made_of({"bench/summary.txt": "the table", "demo/screen.png": "a picture",
                            **plots}) as (page, words, build):
             self.assertIn("the table", words)
             links = [link for link in page.links if not link.startswith("#")]
-            self.assertEqual(len(links), 2 * len(mrfd_report.PLOTS) + 1)
+            self.assertEqual(len(links), 2 * len(report.PLOTS) + 1)
             for link in links:
                 self.assertTrue(os.path.exists(f"{build}/report/{link}"), link)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run commands in guests: the machinery behind scripts/boot, for Python.
 
-    from mrfd_boot import Guest, run
+    from mrfd.machine import Guest, run
     result = run(["uname", "-r"])            # result.status, result.output
     with Guest(["./draw"], devices=["bochs-display"]) as guest:
         guest.wait_for(rb"^drawn$")          # a line of its output
@@ -10,7 +10,7 @@
     guest.status
 
 A guest is one QEMU process with four sockets: the kernel's console, the
-command's output, its exit status (see guest-init.c), and QEMU's monitor.  One
+command's output, its exit status (see kit/guest/init.c), and QEMU's monitor.  One
 thread for each guest starts QEMU, reads them all, keeps the time limit and sees
 QEMU out; because QEMU dies with the thread that started it, no guest outlives
 the program, however that ends.  Every socket is a socketpair that QEMU
@@ -33,12 +33,10 @@ import tempfile
 import threading
 import time
 
-import mrfd_console
+from mrfd import console
+from mrfd.paths import BUILD, CACHE, INSIDE, SCRIPTS, TOP, inside
 
-TOP = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-SCRIPTS = os.path.join(TOP, "scripts")
-BUILD = os.path.join(TOP, "build")
-CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "mrfd")
+GUEST = f"{INSIDE}/kit/guest"  # the programs that the kit runs in a guest
 
 TIMED_OUT, BROKEN, COMPLAINED = 124, 125, 70
 KERNELS = {"base": [], "debug": ["--debug"], "kcsan": ["--kcsan"], "stock": ["--stock"]}
@@ -73,25 +71,28 @@ def kernel_image(kernel="base"):
 
 def init_program():
     """The path of the guests' first process, compiled if it must be."""
-    source, program = os.path.join(SCRIPTS, "guest-init.c"), os.path.join(BUILD, "guest-init")
+    source, program = os.path.join(TOP, "kit/guest/init.c"), os.path.join(BUILD, "guest-init")
     if not os.path.exists(program) or os.path.getmtime(program) < os.path.getmtime(source):
         part = f"{program}.part.{os.getpid()}"
-        tool("enter", "gcc", "-O2", "-Wall", "-Wextra", "-static", "-o", part, source)
+        tool("enter", "gcc", "-O2", "-Wall", "-Wextra", "-static", "-o", inside(part),
+             inside(source))
         os.rename(part, program)
     return program
 
 
-def initramfs(path, records):
-    """Write the archive that a guest starts from: /init and /config."""
+def initramfs(records):
+    """The archive that a guest starts from, /init and /config, as a memory file."""
     with open(init_program(), "rb") as f:
         init = f.read()
     config = b"".join(os.fsencode(record) + b"\0" for record in records)
-    with open(path, "wb") as f:
+    fd = os.memfd_create("initramfs")
+    with open(fd, "wb", closefd=False) as f:
         for number, (name, mode, data) in enumerate(
                 [("init", 0o100755, init), ("config", 0o100600, config), ("TRAILER!!!", 0, b"")]):
             fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)
             head = b"070701" + b"".join(b"%08x" % n for n in fields) + name.encode() + b"\0"
             f.write(head + b"\0" * (-len(head) % 4) + data + b"\0" * (-len(data) % 4))
+    return fd
 
 
 def kvm_works():
@@ -230,14 +231,13 @@ class Guest:
         if self.log_dir is None:
             self.log_dir = log_directory(self.name)
         os.makedirs(self.log_dir, exist_ok=True)
-        initrd = os.path.join(self.log_dir, "initramfs")
-        initramfs(initrd, self._records())
+        self._files = [os.open(image, os.O_RDONLY), initramfs(self._records())]
         self._ends, theirs = {}, {}
         for channel in ("console", "out", "status", "qmp"):
             self._ends[channel], theirs[channel] = socket.socketpair()
-        words = self._qemu_words(image, initrd, {c: s.fileno() for c, s in theirs.items()})
+        words = self._qemu_words(*self._files, {c: s.fileno() for c, s in theirs.items()})
         self.monitor = Monitor(self._ends["qmp"])
-        fds = [s.fileno() for s in (*theirs.values(), *self.links)] + self.fds
+        fds = [s.fileno() for s in (*theirs.values(), *self.links)] + self._files + self.fds
         self._thread = threading.Thread(target=self._attend, daemon=True,
                                         args=(words, fds, theirs.values()))
         self._thread.start()
@@ -304,9 +304,9 @@ class Guest:
 
     def screendump(self, path, device=None):
         """Write what a display shows into a PNG file."""
-        raw = os.path.join(self.log_dir, "screen.png")
+        raw = os.path.join(log_directory("screen"), "screen.png")  # QEMU sees it there
         which = {"device": device} if device else {}
-        self.monitor.command("screendump", filename=raw, format="png", **which)
+        self.monitor.command("screendump", filename=inside(raw), format="png", **which)
         shutil.move(raw, path)
 
     def device_del(self, name):
@@ -316,12 +316,15 @@ class Guest:
     # How it is made
 
     def _records(self):
-        inside = os.path.commonpath([TOP, os.path.realpath(os.getcwd())]) == TOP
+        try:
+            cwd = inside(os.path.realpath(os.getcwd()))
+        except ValueError:
+            cwd = INSIDE
         env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                "HOME": "/root", "LC_ALL": "C.UTF-8", "TERM": os.environ.get("TERM", "dumb"),
                "PYTHONDONTWRITEBYTECODE": "1", **self.env}
-        yield f"dir={TOP}"
-        yield f"cwd={os.path.realpath(os.getcwd()) if inside else TOP}"
+        yield f"dir={INSIDE}"
+        yield f"cwd={cwd}"
         yield f"host={self.name}"
         if self.tty:
             yield "tty=%d %d" % tuple(self.tty)
@@ -333,11 +336,8 @@ class Guest:
             yield b"arg=" + os.fsencode(word)
 
     def _qemu_words(self, image, initrd, fd):
-        def quoted(path):
-            return path.replace(",", ",,")
-
         def share(tag, path):
-            return ["-fsdev", f"local,id={tag},path={quoted(path)},security_model=none,"
+            return ["-fsdev", f"local,id={tag},path={inside(path)},security_model=none,"
                     "readonly=on,multidevs=remap",
                     "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
 
@@ -348,11 +348,12 @@ class Guest:
                  "-vga", "none", "-no-reboot", *accel, "-cpu", "max", "-smp", str(self.cpus),
                  "-object", f"memory-backend-memfd,id=ram,size={self.memory},share=on",
                  "-machine", "q35,memory-backend=ram", "-m", self.memory,
-                 "-kernel", image, "-initrd", initrd, "-append", f"{KERNEL_LINE} {self.append}"]
+                 "-kernel", f"/proc/self/fd/{image}", "-initrd", f"/proc/self/fd/{initrd}",
+                 "-append", f"{KERNEL_LINE} {self.append}"]
         for channel, number in fd.items():
             words += ["-chardev", f"socket,id={channel},fd={number}"]
         words += ["-qmp", "chardev:qmp", "-serial", "chardev:console",
-                  # first of the virtio devices: guest-init knows the names of its ports
+                  # first of the virtio devices: init.c knows the names of its ports
                   "-device", "virtio-serial-pci", "-device", "virtio-rng-pci",
                   "-device", "virtserialport,nr=1,chardev=status", "-device",
                   f"{'virtconsole' if self.tty else 'virtserialport'},nr=2,chardev=out"]
@@ -391,6 +392,8 @@ class Guest:
                     stdout=log, stderr=log, pass_fds=fds, start_new_session=True)
             for sock in (*theirs, *self.links):
                 sock.close()
+            for fd in self._files:
+                os.close(fd)
             self._spawned.set()
             self._read_until_gone(began)
             self._conclude()
@@ -403,8 +406,6 @@ class Guest:
             self._spawned.set()
             for sock in self._ends.values():
                 sock.close()
-            with contextlib.suppress(OSError):
-                os.remove(os.path.join(self.log_dir, "initramfs"))
             with self._news:
                 self._ended.set()
                 self._news.notify_all()
@@ -412,7 +413,7 @@ class Guest:
     def _read_until_gone(self, began):
         deadline, self._exit, timed_out = began + self.timeout, b"", False
         questions = iter("wl")  # which tasks block? what does each CPU do?
-        console = open(os.path.join(self.log_dir, "console.log"), "wb", buffering=0)
+        log = open(os.path.join(self.log_dir, "console.log"), "wb", buffering=0)
         selector = selectors.DefaultSelector()
         for channel in ("console", "out", "status"):
             selector.register(self._ends[channel], selectors.EVENT_READ, channel)
@@ -435,7 +436,7 @@ class Guest:
                 if not data:
                     selector.unregister(key.fileobj)
                 elif key.data == "console":
-                    console.write(data)
+                    log.write(data)
                     self._console += data
                 elif key.data == "out":
                     self._take(data)
@@ -447,7 +448,7 @@ class Guest:
                         deadline = time.monotonic() + 15  # to power off
         self._process.wait()
         self._timed_out = timed_out
-        console.close()
+        log.close()
 
     def _take(self, data):
         with self._news:
@@ -464,7 +465,7 @@ class Guest:
             pass
 
     def _conclude(self):
-        self.reports = mrfd_console.reports(self.console, self.allow)
+        self.reports = console.reports(self.console, self.allow)
         said = re.search(rb"^(exit|signal|error) (.*)$", self._exit, re.MULTILINE)
         if self._timed_out:
             self.status = TIMED_OUT

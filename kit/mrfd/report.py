@@ -15,8 +15,7 @@ import shutil
 import subprocess
 import time
 
-import mrfd_boot
-from mrfd_boot import BUILD, TOP
+from mrfd.paths import BUILD, TOP
 
 OUT = os.path.join(BUILD, "report")
 RESULTS = os.path.join(BUILD, "results")

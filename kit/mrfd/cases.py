@@ -18,9 +18,10 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 
-import mrfd_boot
-import mrfd_guests
-from mrfd_boot import BUILD, SCRIPTS, TOP
+from mrfd import machine
+from mrfd import pool
+from mrfd.machine import GUEST
+from mrfd.paths import BUILD, SCRIPTS, TOP, inside
 
 # Exporters of every kind: see tests/guest/exporter.c.
 DEVICES = ["bochs-display", "virtio-gpu"]
@@ -155,13 +156,13 @@ class Program:
         of its own."""
         reader = Reader(self.name, self.dialect, tell)
         if self.guest is not None:
-            pool = guests or mrfd_guests.Guests(lambda name, why, log: tell(
+            some = guests or pool.Guests(lambda name, why, log: tell(
                 Case(name, "not ok", why, log)))
             try:
-                pool.run(self.name, self.words, self.guest, reader)
+                some.run(self.name, self.words, self.guest, reader)
             finally:
                 if not guests:
-                    pool.end()
+                    some.end()
             return reader.cases
         process = subprocess.Popen(self.words, cwd=TOP, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -181,7 +182,7 @@ def host_programs():
 
 def guest_options(kernel, **more):
     """A guest with a Soft-RoCE device that talks to itself."""
-    setup = [os.path.join(SCRIPTS, "guest-net"), "0", "1", "rxe"]
+    setup = [f"{GUEST}/net", "0", "1", "rxe"]
     env = {"MRFD_NETDEV": "eth0", "PYTHONDONTWRITEBYTECODE": "1"}
     if "MRFD_SEED" in os.environ:
         env["MRFD_SEED"] = os.environ["MRFD_SEED"]
@@ -190,21 +191,22 @@ def guest_options(kernel, **more):
 
 def build_guest():
     """Build what tests/guest has; the directories of it and of rdma-core."""
-    linux, rdma = mrfd_boot.tool("join", "linux"), mrfd_boot.tool("rdma-core")
+    linux, rdma = machine.tool("join", "linux"), machine.tool("rdma-core")
     out = os.path.join(BUILD, "guest")
     made = subprocess.run([os.path.join(SCRIPTS, "enter"), "make", "-s", "-j2",
-                           "-C", os.path.join(TOP, "tests/guest"),
-                           f"OUT={out}", f"LINUX={linux}", f"RDMA={rdma}"], check=False)
+                           "-C", inside(os.path.join(TOP, "tests/guest")),
+                           f"OUT={inside(out)}", f"LINUX={inside(linux)}",
+                           f"RDMA={inside(rdma)}"], check=False)
     if made.returncode:
-        raise mrfd_boot.BootError("tests/guest does not compile, see above")
-    return out, rdma
+        raise machine.BootError("tests/guest does not compile, see above")
+    return inside(out), inside(rdma)
 
 
 def guest_programs(kernel="base"):
     """Our cases; built first."""
     out, rdma = build_guest()
     options = guest_options(kernel, devices=DEVICES)
-    perftest = mrfd_boot.tool("perftest")
+    perftest = inside(machine.tool("perftest"))
     options["env"]["PATH"] = f"{rdma}/bin:{perftest}:/usr/sbin:/usr/bin:/sbin:/bin"
     options["env"]["PYTHONPATH"] = f"{rdma}/python"
     options["env"]["LD_LIBRARY_PATH"] = f"{rdma}/lib"  # for Debian's programs
@@ -215,11 +217,11 @@ def guest_programs(kernel="base"):
         if kind == ".c":
             yield Program(f"guest/{name}", [os.path.join(out, f"test_{name}")], tap, path, options)
         else:
-            yield Program(f"guest/{name}", ["python3", "-m", "unittest", "-v", path], unittest_v,
-                          path, options)
+            yield Program(f"guest/{name}", ["python3", "-m", "unittest", "-v", inside(path)],
+                          unittest_v, path, options)
     if kernel == "kcsan":
-        path = os.path.join(SCRIPTS, "guest-kcsan")
-        yield Program("kcsan", [path], tap, path, options)
+        path = os.path.join(TOP, "kit/guest/kcsan")
+        yield Program("kcsan", [inside(path)], tap, path, options)
 
 
 def kunit_program(kernel="base", suites=None):
@@ -231,21 +233,21 @@ def kunit_program(kernel="base", suites=None):
                 suites += re.findall(r'struct kunit_suite \w+ = \{[^}]*?\.name = "([^"]+)"',
                                      file.read())
     if suites:
-        path = os.path.join(SCRIPTS, "guest-kunit")
-        yield Program("kunit", [path, *sorted(suites)], kunit, path,
+        path = os.path.join(TOP, "kit/guest/kunit")
+        yield Program("kunit", [inside(path), *sorted(suites)], kunit, path,
                       guest_options(kernel, append="kunit.enable=1"))
 
 
 def suite_programs(kernel="base", stock=False):
     """rdma-core's own suite, one process and one guest for each module."""
     flags = ["--stock"] if stock else []
-    tree, rdma = mrfd_boot.tool("join", *flags, "rdma-core"), mrfd_boot.tool("rdma-core", *flags)
+    tree, rdma = machine.tool("join", *flags, "rdma-core"), machine.tool("rdma-core", *flags)
     options = guest_options(kernel)
     for path in sorted(glob.glob(os.path.join(tree, "tests/test_*.py"))):
         module = os.path.basename(path)[:-len(".py")]
         if not VENDOR.match(module):
             yield Program(f"rdma-core/{module}",
-                          [f"{rdma}/bin/run_tests.py", "-v", f"tests.{module}"],
+                          [f"{inside(rdma)}/bin/run_tests.py", "-v", f"tests.{module}"],
                           unittest_v, path, options)
 
 

@@ -12,7 +12,7 @@ program during which it came.  What comes before the first program, and after
 the last one, when the debug kernel scans for leaks, belongs to the guest; the
 leak detector names the program that allocated the memory.
 
-In the guest scripts/guest-run does what is asked here.
+In the guest kit/guest/run does what is asked here.
 
 There may be two lanes, each with a guest of its own.  That is for the debug
 kernel, where most programs keep one CPU busy and a boot or a leak scan is half a
@@ -26,10 +26,10 @@ import shlex
 import threading
 import time
 
-import mrfd_boot
-import mrfd_console
+from mrfd import machine
+from mrfd import console
 
-RUN = os.path.join(mrfd_boot.SCRIPTS, "guest-run")
+RUN = f"{machine.GUEST}/run"
 LIMIT = 900             # seconds that a program may take
 BOOT_LIMIT = 120        # seconds to a guest that can run one
 END_LIMIT = 240         # seconds for the leak scans, and to power off
@@ -52,7 +52,7 @@ class Guests:
         if not self.guest and not self._start(name, options):
             guest, self.guest = self.guest, None
             reader.end(guest.status, f"the guest did not start: {guest.why}",
-                       mrfd_console.tail(guest.console).split("\n"))
+                       console.tail(guest.console).split("\n"))
             return
         self.name, self.reader = name, reader
         self.guest.send(shlex.join(words).encode() + b"\n")
@@ -61,9 +61,9 @@ class Guests:
         if status is None:
             guest, self.guest = self.guest, None
             why = guest.why
-            if guest.status == mrfd_boot.TIMED_OUT:
+            if guest.status == machine.TIMED_OUT:
                 why = f"still running after {limit} s"
-            reader.end(guest.status, why, mrfd_console.tail(guest.console).split("\n"))
+            reader.end(guest.status, why, console.tail(guest.console).split("\n"))
             self._complain(guest, reader.complaint)
             return
         reader.end(status)
@@ -88,7 +88,7 @@ class Guests:
             guest.stop()
         where = f"guest of {self.first} to {self.name}"
         if guest.why:
-            self.tell(where, guest.why, mrfd_console.tail(guest.console).split("\n"))
+            self.tell(where, guest.why, console.tail(guest.console).split("\n"))
         self._complain(guest, lambda reports: self.tell(
             f"{where}: kernel log", reports[0].head,
             "\n".join(r.text for r in reports).split("\n")))
@@ -100,9 +100,9 @@ class Guests:
         self.options, self.first, self.name = options, name, name
         self.count, self.looked, self.rest, self.said = 0, 0, b"", queue.Queue()
         more = {**options, "setup": [*options.get("setup", ()), RUN], "timeout": 1e9}
-        self.guest = mrfd_boot.Guest(
+        self.guest = machine.Guest(
             [], stdin=True, output=self._take,
-            log_dir=os.path.join(mrfd_boot.BUILD, "run", "check-" + re.sub(r"\W+", "-", name)),
+            log_dir=os.path.join(machine.BUILD, "run", "check-" + re.sub(r"\W+", "-", name)),
             **more)
         self.guest.start()
         if self._wait(BOOT_LIMIT) is None:
@@ -145,11 +145,11 @@ class Guests:
                 break
             time.sleep(0.02)
         end = match.end() if match and self.guest else len(text)
-        reports = mrfd_console.reports(text[self.looked:end], guest.allow)
+        reports = console.reports(text[self.looked:end], guest.allow)
         self.looked = end
-        for report in filter(mrfd_console.race_elsewhere, reports):
+        for report in filter(console.race_elsewhere, reports):
             self.elsewhere[report.head] = self.elsewhere.get(report.head, 0) + 1
-        reports = [r for r in reports if not mrfd_console.race_elsewhere(r)]
+        reports = [r for r in reports if not console.race_elsewhere(r)]
         if reports:
             hear(reports)
         return reports

@@ -12,11 +12,10 @@
 
 set -euo pipefail
 
+# shellcheck source=kit/paths.sh
+. "$(dirname "${BASH_SOURCE[0]}")/paths.sh"
+
 prog=${0##*/}
-top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/mrfd
-build=$top/build
-logs=$build/logs
 
 # die WHAT [WHY-OR-WHAT-TO-DO ...]: one line for each argument, then exit 1.
 die() {
@@ -90,7 +89,7 @@ sweep() { rm -rf "$1".part.*; }
 # The userland is named after what it is made from: the list and the recipe.
 rootfs_key() {
 	{
-		grep -v '^ *#' "$top/scripts/rootfs.packages"
+		grep -v '^ *#' "$top/kit/userland.packages"
 		sed -n '/^make_rootfs()/,/^}/p' "$top/scripts/rootfs"
 	} | sha256sum | cut -c1-12
 }
@@ -99,7 +98,7 @@ rootfs_dir() { echo "$cache/rootfs-$(rootfs_key)"; }
 
 # ours_key: what our side of a project is, as a hash (after series_of).
 ours_key() {
-	find "$patches" "$ours" -type f ! -path '*/configs/*' ! -name cover.md -print0 |
+	find "$patches" "$ours" -type f ! -name cover.md -print0 |
 		sort -z | xargs -0r sha256sum | sha256sum | cut -d' ' -f1
 }
 

@@ -6,7 +6,8 @@ and a dashed line where it is bounced."""
 import os
 import subprocess
 
-import mrfd_boot
+from mrfd import machine
+from mrfd.paths import SCRIPTS, inside
 
 COLOURS = {"light": {"memory": "#555555", "dma-buf": "#0b66c3", "VRAM": "#b34700",
                      "memfd": "#7a3fa0"},
@@ -87,9 +88,9 @@ def draw(out, results):
                 ("light", ".png", "set terminal pngcairo size 1080,660 font 'sans-serif,13'")):
             path = os.path.join(out, name + suffix)
             text = script(terminal, theme, plot, results).replace(
-                "\nset title", f"\nset output '{path}'\nset title", 1)
-            done = subprocess.run([os.path.join(mrfd_boot.SCRIPTS, "enter"), "gnuplot", "-"],
+                "\nset title", f"\nset output '{inside(path)}'\nset title", 1)
+            done = subprocess.run([os.path.join(SCRIPTS, "enter"), "gnuplot", "-"],
                                   input=text, text=True, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, check=False)
             if done.returncode or not os.path.exists(path):
-                raise mrfd_boot.BootError(f"gnuplot cannot draw {path}:\n{done.stdout}")
+                raise machine.BootError(f"gnuplot cannot draw {path}:\n{done.stdout}")

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Where things lie: what kit/paths.sh says, for Python."""
+
+import os
+import subprocess
+
+_SAID = subprocess.run(
+    ["bash", "-c", '. "$0" && printf "%s\\0" "$top" "$build" "$cache"',
+     os.path.join(os.path.dirname(os.path.realpath(__file__)), os.pardir, "paths.sh")],
+    stdout=subprocess.PIPE, check=True).stdout
+TOP, BUILD, CACHE = (os.fsdecode(path) for path in _SAID.split(b"\0")[:3])
+SCRIPTS = os.path.join(TOP, "scripts")
+INSIDE = "/mrfd"  # the project inside the userland and in a guest
+
+
+def inside(path):
+    """The name of a path of the project or of the cache inside."""
+    for host, name in (TOP, INSIDE), (CACHE, "/cache"):
+        if path == host or path.startswith(host + "/"):
+            return name + path[len(host):]
+    raise ValueError(f"{path} is neither in the project nor in the cache")
