@@ -23,19 +23,20 @@ from mrfd import pool
 from mrfd.machine import GUEST
 from mrfd.paths import BUILD, SCRIPTS, TOP, inside
 
-# Exporters of every kind: see tests/guest/exporter.c.
+# Exporters of every kind: see tests/lib/memory.c.
 DEVICES = ["bochs-display", "virtio-gpu"]
 # What rdma-core has for hardware that is not here.
 VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 
 # What runs on the debug kernel: all of ours that drives our code, and of rdma-core's
 # suite what goes through code that the series changes (see Documentation/testing.md).
-DEBUG = re.compile(r"kunit|guest/(?!(perftest|libfabric|readme)$).*|"
+DEBUG = re.compile(r"kunit|rxe/(?!programs/).*|"
                    r"rdma-core/test_(mr|mr_fd|memfd_mr|rereg\w*)")
 # What needs fault injection, which the debug kernel has.
-FAULTS = re.compile(r"guest/fail_nth.*")
+FAULTS = re.compile(r"rxe/faults/.*")
 # What runs on the kernel that finds data races: where there is much at once.
-CONCURRENT = re.compile(r"kcsan|guest/(cut|data|fuzz|inflight|lifetime|stress|windows)")
+CONCURRENT = re.compile(r"kcsan|rxe/(access/(cut|data|windows)|interface/(fuzz|lifetime)|"
+                        r"rereg/inflight|load/stress)")
 
 
 @dataclass
@@ -190,15 +191,15 @@ def guest_options(kernel, **more):
 
 
 def build_guest():
-    """Build what tests/guest has; the directories of it and of rdma-core."""
+    """Build the guest programs of tests/; the directories of them and of rdma-core."""
     linux, rdma = machine.tool("join", "linux"), machine.tool("rdma-core")
-    out = os.path.join(BUILD, "guest")
+    out = os.path.join(BUILD, "tests")
     made = subprocess.run([os.path.join(SCRIPTS, "enter"), "make", "-s", "-j2",
-                           "-C", inside(os.path.join(TOP, "tests/guest")),
+                           "-C", inside(os.path.join(TOP, "tests")),
                            f"OUT={inside(out)}", f"LINUX={inside(linux)}",
                            f"RDMA={inside(rdma)}"], check=False)
     if made.returncode:
-        raise machine.BootError("tests/guest does not compile, see above")
+        raise machine.BootError("tests does not compile, see above")
     return inside(out), inside(rdma)
 
 
@@ -210,14 +211,17 @@ def guest_programs(kernel="base"):
     options["env"]["PATH"] = f"{rdma}/bin:{perftest}:/usr/sbin:/usr/bin:/sbin:/bin"
     options["env"]["PYTHONPATH"] = f"{rdma}/python"
     options["env"]["LD_LIBRARY_PATH"] = f"{rdma}/lib"  # for Debian's programs
-    for path in sorted(glob.glob(os.path.join(TOP, "tests/guest/test_*"))):
-        name, kind = os.path.splitext(os.path.basename(path)[len("test_"):])
-        if kernel != "debug" and FAULTS.fullmatch(f"guest/{name}"):
+    for path in sorted(glob.glob(os.path.join(TOP, "tests/*/*"))):
+        stem, kind = os.path.splitext(os.path.relpath(path, os.path.join(TOP, "tests")))
+        name = f"rxe/{stem}"
+        if (kind not in (".c", ".py") or stem.startswith(("host/", "bench/"))
+                or os.path.exists(os.path.splitext(path)[0] + ".h")  # a helper
+                or (kernel != "debug" and FAULTS.fullmatch(name))):
             continue
         if kind == ".c":
-            yield Program(f"guest/{name}", [os.path.join(out, f"test_{name}")], tap, path, options)
+            yield Program(name, [os.path.join(out, stem)], tap, path, options)
         else:
-            yield Program(f"guest/{name}", ["python3", "-m", "unittest", "-v", inside(path)],
+            yield Program(name, ["python3", "-m", "unittest", "-v", inside(path)],
                           unittest_v, path, options)
     if kernel == "kcsan":
         path = os.path.join(TOP, "kit/guest/kcsan")
