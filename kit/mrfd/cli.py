@@ -10,11 +10,11 @@ import sys
 from mrfd.machine import BootError
 
 
-def parser(description, **more):
+def parser(description):
     """An argument parser that shows the description as it is written."""
     return argparse.ArgumentParser(prog=f"scripts/{os.path.basename(sys.argv[0])}",
                                    description=description,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter, **more)
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def _interrupt(*_):

@@ -18,7 +18,6 @@ import subprocess
 import sys
 
 from mrfd import machine
-from mrfd import pool
 from mrfd import sources
 from mrfd.cases import Kunit, Reader, Tap, Unittest
 from mrfd.devices import DEVICES
@@ -103,22 +102,15 @@ class Program:
         some.wanted = tuple(wanted)
         return some
 
-    def run(self, tell, guests=None):
-        """Its Cases, each given to tell() too; in a guest of Guests, or in one of its
-        own."""
+    def run(self, tell, guests):
+        """Its Cases, each given to tell() too; guests is a pool.Guests."""
         reader = Reader(self.name, self.dialect, tell, self.device.name if self.device else "",
                         self.wanted)
         options = self.guest()
         if options is None:
             self._run_here(reader)
-        elif guests:
-            guests.run(self.title, self.words(), options, reader)
         else:
-            guests = pool.Guests(tell)
-            try:
-                guests.run(self.title, self.words(), options, reader)
-            finally:
-                guests.end()
+            guests.run(self.title, self.words(), options, reader)
         return reader.cases
 
     def _run_here(self, reader):

@@ -120,12 +120,12 @@ def load(path):
     return Results(run, cases, why)
 
 
-def of_runs(names, directory=DIRECTORY):
+def of_runs(names):
     """The cases of these runs; a run that left no results is a failed one."""
     cases = []
     for name in names:
         try:
-            cases += load(os.path.join(directory, f"{name}.jsonl")).all()
+            cases += load(os.path.join(DIRECTORY, f"{name}.jsonl")).all()
         except (FileNotFoundError, json.JSONDecodeError):
             cases += Results({"name": name}, why="it left no results").all()
     return cases
