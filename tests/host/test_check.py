@@ -87,6 +87,15 @@ class Selected(Check):
             "ok     host/x: tests.host.test_x.T.test_good", "", "1 passed, 0 failed, 0 skipped"]))
         self.assertEqual(self.cases(), [("test_good", "ok")])
 
+    def test_make_hands_the_name_over_as_it_is(self):
+        shutil.copy(os.path.join(TOP, "Makefile"), self.top)
+        env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+        done = subprocess.run(["make", "check", "T=host/x: tests.host.test_x.T.test_good"],
+                              cwd=self.top, env=env, stdout=subprocess.PIPE, text=True,
+                              check=False)
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-1]),
+                         (0, "1 passed, 0 failed, 0 skipped"))
+
     def test_a_crash_in_it_is_a_failure(self):
         status, out, _ = self.check("host/x: tests.host.test_x.T.test_zcrash")
         self.assertEqual((status, out[-1]), (1, "0 passed, 1 failed, 0 skipped"))

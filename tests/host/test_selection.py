@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a pattern selects, and what is built for it."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from mrfd import machine  # noqa: E402
 from mrfd import programs  # noqa: E402
 from mrfd import selection  # noqa: E402
 from mrfd import sources  # noqa: E402
+from mrfd.devices import RXE  # noqa: E402
 from mrfd.paths import SCRIPTS, inside  # noqa: E402
 
 DATA = "rxe/access/data: fd_mr.vgem.receive_lands_in_the_buffer"
@@ -86,6 +88,20 @@ class Patterns(unittest.TestCase):
             with self.assertRaises(selection.NoMatch) as caught:
                 selected(pattern)
             self.assertIn(near, str(caught.exception))
+
+
+class Devices(unittest.TestCase):
+    def test_every_guest_program_runs_on_every_device(self):
+        other = dataclasses.replace(RXE, name="other", verbs="other0", can="memfd")
+        with mock.patch.object(programs, "DEVICES", [RXE, other]):
+            self.assertEqual(list(selected("access/data")),
+                             ["rxe/access/data", "other/access/data"])
+            self.assertEqual(list(selected("other/access/data")), ["other/access/data"])
+            self.assertEqual(selected(DATA.replace("rxe", "other")),
+                             {"other/access/data": (DATA.split(": ")[1],)})
+            self.assertEqual(len(selected(DATA.removeprefix("rxe/"))), 2)
+            self.assertEqual(list(selected("rdma-core/test_mr:")),
+                             ["rxe/rdma-core/test_mr", "other/rdma-core/test_mr"])
 
 
 class Words(unittest.TestCase):
