@@ -26,6 +26,8 @@ FIXTURE_SETUP(life)
 
 FIXTURE_TEARDOWN(life)
 {
+	if (!device_exists())
+		EXPECT_TRUE(device_add());	/* the case has failed while it was deleted */
 	EXPECT_TRUE(nothing_left());
 }
 

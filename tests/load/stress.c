@@ -424,6 +424,8 @@ FIXTURE_TEARDOWN(stress)
 {
 	if (!self->before.nr_slabs)
 		return;		/* the setup has not come to its end */
+	if (!device_exists())
+		EXPECT_TRUE(device_add());	/* the case has failed while it was deleted */
 	EXPECT_TRUE(device_gets_ready());
 	EXPECT_EQ(0, self->board->wrong[0]) { TH_LOG("%s", self->board->wrong); }
 	printf("# %u workers, %u processes killed, %u found no device\n", self->started,
