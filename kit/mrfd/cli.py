@@ -17,7 +17,13 @@ def parser(description):
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
+SIGNALS = signal.SIGINT, signal.SIGTERM
+
+
 def _interrupt(*_):
+    """Only the first signal interrupts: the results are written after it."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
@@ -34,7 +40,8 @@ def why(error):
 
 def run(main):
     """Call main() and exit with what it returns."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in SIGNALS:
+        signal.signal(number, _interrupt)
     try:
         status = main()
         sys.stdout.flush()

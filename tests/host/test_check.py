@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 import unittest
 import xml.etree.ElementTree as xml
 
@@ -170,7 +171,9 @@ class Ends(Check):
                 for line in process.stdout:
                     if "test_known" in line:  # test_slow is next
                         break
-                process.send_signal(number)
+                for _ in range(2):  # as timeout does, and people
+                    process.send_signal(number)
+                    time.sleep(0.02)
                 err = process.communicate(timeout=60)[1]
             self.assertEqual(process.returncode, 130)
             self.assertNotIn("Traceback", err)
