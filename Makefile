@@ -11,8 +11,8 @@ help: ## list the targets
 demo: ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png
 	@scripts/demo $(if $(PICTURE),--picture "$(PICTURE)")
 
-check: ## run the tests; T=pattern runs some, DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
-	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(T),"$(T)")
+check: ## run the tests; T=pattern runs some (see scripts/check --help), DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
+	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(T),"$$T")
 
 bench: ## measure registration and transfer beside ordinary memory; tables and plots in build/bench
 	@scripts/bench
@@ -22,6 +22,9 @@ shell: ## an interactive guest with rxe up and the tools on the path
 
 scoreboard: ## rdma-core's suite on the stock stack beside ours; build/report/index.html shows all results
 	@scripts/scoreboard
+
+report: ## one page of the results so far, build/report/index.html
+	@scripts/report
 
 series: ## write the mailable series to build/series; SIGNOFF="Name <mail>" signs it
 	@scripts/series $(if $(SIGNOFF),--signoff "$(SIGNOFF)")
@@ -47,4 +50,4 @@ clean: ## remove build/; the cache of userland, sources and compiler stays
 distclean: clean ## remove the cache too
 	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/mrfd"
 
-.PHONY: help demo check bench shell scoreboard series check-series kernel rdma-core perftest update clean distclean
+.PHONY: help demo check bench shell scoreboard report series check-series kernel rdma-core perftest update clean distclean
