@@ -26,13 +26,17 @@
 
 void dmabuf_test_free_pages(struct page **pages, unsigned int n)
 {
-	while (pages && n--)
-		if (pages[n])
-			__free_page(pages[n]);
+	unsigned int i;
+
+	if (!pages)
+		return;
+	for (i = 0; i < n; i++)
+		if (pages[i])
+			__free_page(pages[i]);
 	kvfree(pages);
 }
 
-static int test_pfn_falls(const void *a, const void *b)
+static int test_compare_pfns(const void *a, const void *b)
 {
 	unsigned long x = page_to_pfn(*(struct page **)a);
 	unsigned long y = page_to_pfn(*(struct page **)b);
@@ -45,16 +49,17 @@ struct page **dmabuf_test_alloc_pages(unsigned int n)
 	struct page **pages = kvcalloc(n, sizeof(*pages), GFP_KERNEL);
 	unsigned int i;
 
-	for (i = 0; pages && i < n; i++) {
+	if (!pages)
+		return NULL;
+	for (i = 0; i < n; i++) {
 		pages[i] = alloc_page(GFP_KERNEL | __GFP_ZERO);
 		if (!pages[i]) {
 			dmabuf_test_free_pages(pages, n);
 			return NULL;
 		}
 	}
-	/* What falls does not continue, so that no two pages can be merged. */
-	if (pages)
-		sort(pages, n, sizeof(*pages), test_pfn_falls, NULL);
+	/* In descending order no two pages can be merged into one entry. */
+	sort(pages, n, sizeof(*pages), test_compare_pfns, NULL);
 	return pages;
 }
 

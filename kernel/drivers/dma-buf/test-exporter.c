@@ -60,27 +60,41 @@ static const struct dma_fence_ops test_fence_ops = {
 	.get_timeline_name = test_fence_name,
 };
 
+static void test_copy_pages(struct page **to, struct page **from,
+			    unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		copy_highpage(to[i], from[i]);
+}
+
+static void test_end_move(struct dma_buf *dmabuf, struct page **from)
+{
+	struct test_buffer *buf = dmabuf->priv;
+
+	dmabuf_test_free_pages(from, dmabuf_test_npages(buf));
+	dma_resv_lock(dmabuf->resv, NULL);
+	buf->moving = false;
+	dmabuf_test_let_go(buf);
+	dma_resv_unlock(dmabuf->resv);
+}
+
 static void test_fence_work(struct work_struct *work)
 {
 	struct test_fence *fence = container_of(to_delayed_work(work),
 						struct test_fence, work);
 	struct dma_buf *dmabuf = fence->dmabuf;
-	struct test_buffer *buf = dmabuf->priv;
 	bool cookie = dma_fence_begin_signalling();
-	unsigned int i;
 
-	for (i = 0; fence->from && i < dmabuf_test_npages(buf); i++)
-		copy_highpage(fence->to[i], fence->from[i]);
+	if (fence->from)
+		test_copy_pages(fence->to, fence->from,
+				dmabuf_test_npages(dmabuf->priv));
 	dma_fence_signal(&fence->base);
 	dma_fence_end_signalling(cookie);
 
-	if (fence->from) {
-		dmabuf_test_free_pages(fence->from, dmabuf_test_npages(buf));
-		dma_resv_lock(dmabuf->resv, NULL);
-		buf->moving = false;
-		dmabuf_test_let_go(buf);
-		dma_resv_unlock(dmabuf->resv);
-	}
+	if (fence->from)
+		test_end_move(dmabuf, fence->from);
 	dma_fence_put(&fence->base);
 	dma_buf_put(dmabuf);
 }

@@ -79,21 +79,27 @@ static void ib_memfd_uncharge(struct ib_umem *umem)
 	mmdrop(umem->owning_mm);
 }
 
-/* The pages of a chunk, whose NR folios are the last in the list. */
+/*
+ * List the pages of a chunk: at most MAX pages of NR folios, from byte OFFSET of
+ * the first folio on. Return how many they are.
+ */
 VISIBLE_IF_KUNIT
 unsigned int ib_memfd_pages(struct folio **folios, long nr, pgoff_t offset,
 			    unsigned int max, struct page **pages)
 {
 	unsigned long index = offset >> PAGE_SHIFT;
 	unsigned int n = 0;
+	long i;
 
-	for (; nr; nr--, folios++, index = 0)
-		for (; index < folio_nr_pages(*folios) && n < max; index++)
-			pages[n++] = folio_page(*folios, index);
+	for (i = 0; i < nr; i++) {
+		for (; index < folio_nr_pages(folios[i]) && n < max; index++)
+			pages[n++] = folio_page(folios[i], index);
+		index = 0;
+	}
 	return n;
 }
 
-/* N pages that LEFT others are to follow. */
+/* Append N pages to the table; LEFT more pages will follow. */
 static int ib_memfd_append(struct ib_umem *umem, struct page **pages,
 			   unsigned int n, unsigned int left)
 {
@@ -109,51 +115,54 @@ static int ib_memfd_pin(struct ib_umem_memfd *memfd, struct file *file,
 {
 	struct ib_umem *umem = &memfd->umem;
 	u64 end = PAGE_ALIGN(umem->address + umem->length);
-	u64 pos = ALIGN_DOWN(umem->address, PAGE_SIZE);
-	unsigned int n;
+	unsigned int npages;
+	struct folio **folios;
+	u64 pos, next, last;
 	pgoff_t offset;
-	u64 next;
 	long nr;
 	int ret;
 
-	for (; pos < end; pos = next) {
+	for (pos = ALIGN_DOWN(umem->address, PAGE_SIZE); pos < end; pos = next) {
 		cond_resched();
 		if (fatal_signal_pending(current))
 			return -EINTR;
 
 		next = min(end, pos + IB_MEMFD_CHUNK);
-		nr = memfd_pin_folios(file, pos,
-				      min_t(u64, next, umem->address + umem->length) - 1,
-				      memfd->folios + memfd->nr_folios,
-				      (next - pos) >> PAGE_SHIFT, &offset);
+		last = min(next, umem->address + umem->length) - 1;
+		npages = (next - pos) >> PAGE_SHIFT;
+		folios = memfd->folios + memfd->nr_folios;
+		nr = memfd_pin_folios(file, pos, last, folios, npages, &offset);
 		if (nr < 0)
 			return nr;
 
-		n = ib_memfd_pages(memfd->folios + memfd->nr_folios, nr, offset,
-				   (next - pos) >> PAGE_SHIFT, pages);
 		memfd->nr_folios += nr;
-		if (n != (next - pos) >> PAGE_SHIFT)
+		if (ib_memfd_pages(folios, nr, offset, npages, pages) != npages)
 			return -EFAULT;
 
-		ret = ib_memfd_append(umem, pages, n, (end - next) >> PAGE_SHIFT);
+		ret = ib_memfd_append(umem, pages, npages,
+				      (end - next) >> PAGE_SHIFT);
 		if (ret)
 			return ret;
 	}
 	return 0;
 }
 
-static void ib_memfd_unpin(struct ib_umem_memfd *memfd, bool dirty)
+static void ib_memfd_mark_dirty(struct ib_umem_memfd *memfd)
 {
 	unsigned long i;
 
-	sg_free_append_table(&memfd->umem.sgt_append);
-	for (i = 0; dirty && i < memfd->nr_folios; i++) {
+	for (i = 0; i < memfd->nr_folios; i++) {
 		if (folio_test_dirty(memfd->folios[i]))
 			continue;
 		folio_lock(memfd->folios[i]);
 		folio_mark_dirty(memfd->folios[i]);
 		folio_unlock(memfd->folios[i]);
 	}
+}
+
+static void ib_memfd_unpin(struct ib_umem_memfd *memfd)
+{
+	sg_free_append_table(&memfd->umem.sgt_append);
 	if (memfd->nr_folios)
 		unpin_folios(memfd->folios, memfd->nr_folios);
 	kvfree(memfd->folios);
@@ -217,7 +226,7 @@ static int ib_umem_memfd_init(struct ib_umem_memfd *memfd, struct file *file,
 		return 0;
 
 err_unpin:
-	ib_memfd_unpin(memfd, false);
+	ib_memfd_unpin(memfd);
 	ib_memfd_uncharge(umem);
 	return ret;
 }
@@ -298,7 +307,9 @@ void ib_umem_memfd_release(struct ib_umem *umem)
 
 	ib_dma_unmap_sgtable_attrs(umem->ibdev, &umem->sgt_append.sgt,
 				   DMA_BIDIRECTIONAL, 0);
-	ib_memfd_unpin(memfd, umem->writable);
+	if (umem->writable)
+		ib_memfd_mark_dirty(memfd);
+	ib_memfd_unpin(memfd);
 	ib_memfd_uncharge(umem);
 	kfree(memfd);
 }

@@ -17,7 +17,6 @@
 #include <rdma/uverbs_std_types.h>
 #include "rdma_core.h"
 #include "uverbs.h"
-#include "restrack.h"
 
 /**
  * uverbs_reg_mr_fd - register memory that is named by a file descriptor
@@ -61,17 +60,7 @@ struct ib_mr *uverbs_reg_mr_fd(struct ib_uobject *uobj, struct ib_pd *pd,
 		return mr;
 	}
 
-	mr->device = device;
-	mr->pd = pd;
-	mr->type = IB_MR_TYPE_USER;
-	mr->access_flags = attr->access;
-	mr->uobject = uobj;
-	atomic_inc(&pd->usecnt);
-
-	rdma_restrack_new(&mr->res, RDMA_RESTRACK_MR);
-	rdma_restrack_set_name(&mr->res, NULL);
-	rdma_restrack_add(&mr->res);
-	uobj->object = mr;
+	uverbs_init_user_mr(mr, uobj, pd, attr->access);
 	return mr;
 }
 

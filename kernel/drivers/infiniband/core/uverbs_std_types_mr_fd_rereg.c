@@ -16,55 +16,58 @@
 #include <rdma/uverbs_std_types.h>
 #include "rdma_core.h"
 #include "uverbs.h"
-#include "restrack.h"
 
 /**
- * uverbs_replace_mr - put the MR that a rereg gave in the place of the old one
- * @uobj: uobject of the old MR, locked for writing; still to be put when this
- *	returns, and nothing else
- * @new_uobj: uobject from uobj_alloc(), which is committed here
- * @new_mr: what the driver gave
- * @pd: PD of the new MR
- * @access: its access flags
+ * uverbs_replace_mr - end a rereg for which the driver has made another MR
+ * @uobj: uobject of the old MR, locked for writing; the caller may only put it
+ *	after this
+ * @new_uobj: uobject from uobj_alloc(); it is committed
+ * @new_mr: the MR that the driver has made
+ * @pd: PD of @new_mr, held by the caller
+ * @access: access flags of @new_mr
  * @attrs: the call
  *
- * The old MR is destroyed; should that fail, it is left until the context is
- * closed, as any object that cannot be destroyed.
+ * @new_uobj gets the handle of @uobj, and the old MR is destroyed. If that
+ * fails, the old MR stays until the context is closed, like any object that
+ * cannot be destroyed. Another thread can destroy @new_mr at any time after
+ * this.
+ *
+ * Context: process context, may sleep.
  */
 void uverbs_replace_mr(struct ib_uobject *uobj, struct ib_uobject *new_uobj,
 		       struct ib_mr *new_mr, struct ib_pd *pd, int access,
 		       struct uverbs_attr_bundle *attrs)
 {
-	new_mr->device = pd->device;
-	new_mr->pd = pd;
-	new_mr->type = IB_MR_TYPE_USER;
-	new_mr->access_flags = access;
-	new_mr->uobject = new_uobj;
-	atomic_inc(&pd->usecnt);
-	new_uobj->object = new_mr;
-
-	rdma_restrack_new(&new_mr->res, RDMA_RESTRACK_MR);
-	rdma_restrack_set_name(&new_mr->res, NULL);
-	rdma_restrack_add(&new_mr->res);
-
-	/* The new uobject gets the handle, the old one is destroyed. */
+	uverbs_init_user_mr(new_mr, new_uobj, pd, access);
 	rdma_assign_uobject(uobj, new_uobj, attrs);
 	rdma_alloc_commit_uobject(new_uobj, attrs);
 }
 
-static void uverbs_change_mr(struct ib_mr *mr, u32 flags, struct ib_pd *pd,
-			     const struct ib_umem_fd_attr *attr)
+/**
+ * uverbs_change_mr - end a rereg in which the driver has changed the MR
+ * @mr: the MR; its uobject is locked for writing
+ * @flags: enum ib_mr_rereg_flags, what has changed
+ * @old_pd: PD before the rereg; a driver may have set @mr->pd already
+ * @pd: PD after the rereg, held by the caller
+ * @iova: new iova, with IB_MR_REREG_TRANS
+ * @length: new length, with IB_MR_REREG_TRANS
+ * @access: access flags after the rereg
+ *
+ * Context: any.
+ */
+void uverbs_change_mr(struct ib_mr *mr, u32 flags, struct ib_pd *old_pd,
+		      struct ib_pd *pd, u64 iova, u64 length, int access)
 {
-	if (flags & IB_MR_REREG_PD) {
-		atomic_dec(&mr->pd->usecnt);
+	if (pd != old_pd) {
 		atomic_inc(&pd->usecnt);
+		atomic_dec(&old_pd->usecnt);
 		mr->pd = pd;
 	}
 	if (flags & IB_MR_REREG_TRANS) {
-		mr->iova = attr->iova;
-		mr->length = attr->length;
+		mr->iova = iova;
+		mr->length = length;
 	}
-	mr->access_flags = attr->access;
+	mr->access_flags = access;
 }
 
 /**
@@ -93,6 +96,7 @@ int uverbs_rereg_mr_fd(struct ib_uobject *uobj, u32 flags, struct ib_pd *pd,
 {
 	struct ib_mr *mr = uobj->object, *new_mr;
 	struct ib_uobject *new_uobj;
+	struct ib_pd *old_pd = mr->pd;
 	struct ib_umem *umem = NULL;
 	struct ib_device *device;
 	int ret;
@@ -104,7 +108,7 @@ int uverbs_rereg_mr_fd(struct ib_uobject *uobj, u32 flags, struct ib_pd *pd,
 		return -EOPNOTSUPP;
 
 	if (!(flags & IB_MR_REREG_PD))
-		pd = mr->pd;
+		pd = old_pd;
 
 	if (flags & IB_MR_REREG_ACCESS) {
 		ret = ib_check_mr_access(mr->device, attr->access);
@@ -141,7 +145,8 @@ int uverbs_rereg_mr_fd(struct ib_uobject *uobj, u32 flags, struct ib_pd *pd,
 		uverbs_replace_mr(uobj, new_uobj, new_mr, pd, attr->access,
 				  attrs);
 	} else {
-		uverbs_change_mr(mr, flags, pd, attr);
+		uverbs_change_mr(mr, flags, old_pd, pd, attr->iova,
+				 attr->length, attr->access);
 		uobj_alloc_abort(new_uobj, attrs);
 	}
 	return 0;
@@ -266,7 +271,7 @@ static int UVERBS_HANDLER(UVERBS_METHOD_REREG_MR_FD)(
 	if (ret)
 		return ret;
 
-	/* If they cannot be written, let it be known while all is as it was. */
+	/* Write the keys first, so that a fault leaves the MR unchanged. */
 	ret = uverbs_rereg_put_keys(old, attrs);
 	if (ret)
 		return ret;

@@ -44,7 +44,7 @@ static struct rxe_mr *new_mr(struct kunit *test, struct ctx *ctx)
 	mr->ibmr.device = &ctx->rxe.ib_dev;
 	mr->ibmr.iova = IOVA;
 	mr->ibmr.length = LENGTH;
-	rxe_mr_init_fd(ACCESS, new_mem(test), mr);
+	rxe_mr_init_mem(ACCESS, new_mem(test), mr);
 	rxe_finalize(mr);
 	return mr;
 }
@@ -184,7 +184,9 @@ static void test_replace(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, mr->ibmr.length, 9);
 	KUNIT_EXPECT_PTR_EQ(test, mr->ibmr.pd, &ctx->pd[1].ibpd);
 	KUNIT_EXPECT_PTR_EQ(test, mr->ibmr.device, &ctx->rxe.ib_dev);
+	KUNIT_EXPECT_EQ(test, mr->ibmr.type, old->ibmr.type);
 	KUNIT_EXPECT_EQ(test, mr->page_shift, PAGE_SHIFT);
+	KUNIT_EXPECT_EQ(test, mr->page_mask, PAGE_MASK);
 	KUNIT_EXPECT_EQ(test, mr_page_size(mr), PAGE_SIZE);
 	KUNIT_EXPECT_PTR_EQ(test, lookup(&ctx->pd[1], IB_ACCESS_REMOTE_READ, key), mr);
 	KUNIT_EXPECT_NULL(test, lookup(&ctx->pd[1], ACCESS, key));

@@ -123,11 +123,11 @@ struct ib_mr *rxe_reg_user_mr_fd(struct ib_pd *ibpd, struct ib_umem *umem,
 		goto err_free;
 
 	rxe_get(to_rpd(ibpd));
+	rxe_mr_init_mem(access, mem, mr);
 	mr->ibmr.pd = ibpd;
 	mr->ibmr.device = ibpd->device;
 	mr->ibmr.iova = iova;
 	mr->ibmr.length = umem->length;
-	rxe_mr_init_fd(access, mem, mr);
 
 	rxe_finalize(mr);
 	return &mr->ibmr;
@@ -135,7 +135,7 @@ struct ib_mr *rxe_reg_user_mr_fd(struct ib_pd *ibpd, struct ib_umem *umem,
 err_free:
 	kfree(mr);
 err_mem:
-	mem->umem = NULL; /* the core's again */
+	mem->umem = NULL; /* the core releases it */
 	rxe_mr_mem_put(mem);
 	return ERR_PTR(err);
 }
@@ -205,7 +205,7 @@ struct ib_mr *rxe_rereg_user_mr_fd(struct ib_mr *ibmr, int flags,
 			     umem ? umem->length : ibmr->length);
 	if (IS_ERR(new)) {
 		if (umem)
-			mem->umem = NULL; /* the core's again */
+			mem->umem = NULL; /* the core releases it */
 		rxe_mr_mem_put(mem);
 	}
 

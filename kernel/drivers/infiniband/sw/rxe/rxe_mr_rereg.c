@@ -38,21 +38,16 @@ struct ib_mr *rxe_mr_replace(struct rxe_mr *old, struct ib_pd *pd, int access,
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 
+	/* The same as for a registration, but with the old keys. */
+	rxe_mr_init_mem(access, mem, mr);
 	mr->ibmr.pd = pd;
 	mr->ibmr.device = pd->device;
-	mr->ibmr.type = IB_MR_TYPE_USER;
-	mr->ibmr.lkey = old->ibmr.lkey;
-	mr->ibmr.rkey = old->ibmr.rkey;
-	mr->ibmr.page_size = old->ibmr.page_size;
 	mr->ibmr.iova = iova;
 	mr->ibmr.length = length;
+	mr->ibmr.lkey = old->ibmr.lkey;
+	mr->ibmr.rkey = old->ibmr.rkey;
 	mr->lkey = old->lkey;
 	mr->rkey = old->rkey;
-	mr->page_mask = old->page_mask;
-	mr->page_shift = old->page_shift;
-	mr->access = access;
-	mr->mem = mem;
-	mr->state = RXE_MR_STATE_VALID;
 
 	if (!rxe_mr_close(old)) {
 		rxe_dbg_mr(old, "mr has mw's bound\n");

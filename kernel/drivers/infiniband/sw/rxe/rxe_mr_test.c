@@ -280,7 +280,7 @@ static void make_mr(struct kunit *test, struct mem *mem)
 
 	rmem = rxe_mr_mem_new(umem, IB_ACCESS_LOCAL_WRITE);
 	if (!IS_ERR(rmem))
-		rxe_mr_init_fd(IB_ACCESS_LOCAL_WRITE, rmem, mr);
+		rxe_mr_init_mem(IB_ACCESS_LOCAL_WRITE, rmem, mr);
 	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, free_mem, mem));
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, rmem);
 }
