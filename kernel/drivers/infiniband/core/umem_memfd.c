@@ -2,17 +2,16 @@
 /*
  * User memory that is a file in memory: memfd_create(), tmpfs, hugetlbfs
  *
- * Registered by address, such memory has to be mapped by the process, and what
- * is pinned depends on the mapping.  Here the file itself is named: its folios
- * are found in the page cache, or allocated where the file has a hole, and
- * pinned.  From there on it is as from ib_umem_get(): an sg_table that is
- * mapped for DMA, charged to the pinned_vm of the process.
+ * To register such memory by address, the process has to map it, and the
+ * mapping decides what is pinned.  Here the user specifies the file itself: its
+ * folios are looked up in the page cache, or allocated where the file has a
+ * hole, and pinned.  The rest is as with ib_umem_get(): an sg_table that is
+ * mapped for DMA, and pages that count in pinned_vm of the process.
  *
- * The invariant is that of all pinned memory: the folios stay, whatever becomes
- * of the file.  If it is truncated, the region keeps the folios that it had,
- * and the file gets others when it grows again.  A file cannot be sealed
- * against writing while it is pinned, and a file that is sealed is not taken
- * for writing.
+ * As with all pinned memory, the folios stay whatever happens to the file.  If
+ * the file is truncated, the region keeps its folios, and the file gets new
+ * ones when it grows again.  A file cannot be sealed against writing while it
+ * is pinned, and a sealed file cannot be registered for writing.
  */
 
 #include <kunit/visibility.h>
@@ -24,15 +23,15 @@
 #include <rdma/ib_umem_fd.h>
 #include <uapi/linux/fcntl.h>
 
-/* What is pinned at a time, so that a signal can end the work. */
+/* Bytes to pin at a time; a fatal signal ends the work in between. */
 #define IB_MEMFD_CHUNK (PAGE_SIZE * (PAGE_SIZE / sizeof(struct page *)))
 
 /**
  * struct ib_umem_memfd - a file in memory that is pinned
  * @umem: what drivers see; @umem.address is the region's offset in the file
- * @folios: what is pinned, in the order of the file; a folio that two chunks
- *	touch is there twice, and pinned twice
- * @nr_folios: entries of @folios
+ * @folios: the pinned folios, in the order of the file; a folio that is in two
+ *	chunks is listed twice, and pinned twice
+ * @nr_folios: number of entries of @folios
  */
 struct ib_umem_memfd {
 	struct ib_umem umem;
@@ -169,8 +168,9 @@ static void ib_memfd_unpin(struct ib_umem_memfd *memfd)
 }
 
 /*
- * What mmap() does for a shared mapping: as long as the file counts as writable
- * it cannot be sealed, and once it is pinned it cannot either.
+ * Pin the file, unless the region writes and the file is sealed against that.
+ * As in mmap(), mapping_map_writable() keeps others from sealing the file in
+ * the meantime.  Afterwards the pins do.
  */
 static int ib_memfd_pin_unsealed(struct ib_umem_memfd *memfd, struct file *file,
 				 struct page **pages)
@@ -205,7 +205,7 @@ static int ib_umem_memfd_init(struct ib_umem_memfd *memfd, struct file *file,
 	if (ret)
 		return ret;
 
-	/* a file may be sparse and huge: do not warn of what does not fit */
+	/* A sparse file can be larger than memory: fail without a warning. */
 	memfd->folios = kvcalloc(ib_umem_num_pages(umem),
 				 sizeof(*memfd->folios),
 				 GFP_KERNEL | __GFP_NOWARN);
@@ -232,9 +232,9 @@ err_unpin:
 }
 
 /**
- * ib_umem_memfd_get - the part of ib_umem_get_fd() for a file in memory
+ * ib_umem_memfd_get - ib_umem_get_fd() for a file in memory
  * @device: device that will use the memory
- * @attr: what the user asked for; only range and iova are checked
+ * @attr: the user's request; the caller has checked range and iova only
  *
  * Context: process context of the user, may sleep.
  *
@@ -287,7 +287,7 @@ struct ib_umem *ib_umem_memfd_get(struct ib_device *device,
 
 err_free:
 	kfree(memfd);
-	/* truncated since the size was looked at: the only reason left */
+	/* The only cause left: the file was truncated after the size check. */
 	if (ret == -EINVAL)
 		ret = -ERANGE;
 err_put:
@@ -296,8 +296,8 @@ err_put:
 }
 
 /**
- * ib_umem_memfd_release - the part of ib_umem_release() for a file in memory
- * @umem: the umem; nobody may be accessing the memory
+ * ib_umem_memfd_release - ib_umem_release() for a file in memory
+ * @umem: the umem; no access to the memory may be in progress
  *
  * Context: may sleep.
  */

@@ -2,14 +2,14 @@
 /*
  * Re-registration with memory from a file descriptor: the uAPI
  *
- * A rereg gives an MR of whatever kind other memory, named by a file
- * descriptor, or another PD, or other access rights, in any combination.  It is
- * all or nothing: what can fail is done before the MR changes, and after an
- * error the MR is what it was.  The core takes the new memory; the op of the
- * driver is where the MR changes, and it cannot be undone.
+ * A rereg gives an MR new memory from a file descriptor, another PD, other
+ * access rights, or any combination of these.  The MR may have memory of any
+ * kind but device memory.  Everything that can fail is done before the MR
+ * changes, so after an error the MR is unchanged.  The core takes the new
+ * memory; the driver's op changes the MR, and this cannot be undone.
  *
- * A driver may change the MR, or make another one, whose uobject then takes the
- * place, and the handle, of the old one.
+ * A driver may change the MR in place, or make another MR.  The uobject of the
+ * other MR then takes over the handle, and the old MR is destroyed.
  */
 
 #include <rdma/ib_umem_fd.h>
@@ -72,22 +72,27 @@ void uverbs_change_mr(struct ib_mr *mr, u32 flags, struct ib_pd *old_pd,
 
 /**
  * uverbs_rereg_mr_fd - reregister an MR with memory from a file descriptor
- * @uobj: uobject of the MR, locked for writing; still to be put when this
- *	returns, and nothing else, since the MR may be another one
+ * @uobj: uobject of the MR, locked for writing; the caller may only put it
+ *	after this, because another uobject may have the MR
  * @flags: enum ib_mr_rereg_flags, which of the other arguments count
- * @pd: the PD with IB_MR_REREG_PD, held by the caller for the time of the call
- * @attr: access with IB_MR_REREG_ACCESS, else it is filled in; all the other
- *	fields with IB_MR_REREG_TRANS; nothing of it checked
- * @keys: filled in on success
+ * @pd: new PD, with IB_MR_REREG_PD; held by the caller during the call
+ * @attr: the user's request, not checked yet: access with IB_MR_REREG_ACCESS
+ *	(without it, access is set here), all other fields with
+ *	IB_MR_REREG_TRANS
+ * @keys: set to the keys of the MR on success
  * @attrs: the call, for the driver
  *
- * Context: process context of the user, may sleep.
+ * Context: process context of the user, may sleep. Takes and releases the
+ * reservation lock of a dma-buf.
  *
- * Return: 0, or an error with the MR as it was: -EINVAL for no or unknown
- * flags, for an MR of device memory and for access flags that are unknown or
- * make no sense, -EOPNOTSUPP if the device has no such op or not this access,
- * -ENOMEM, what ib_umem_get_fd() gives, or what the driver gives, -EINVAL if
- * memory windows are bound to the MR among it.
+ * Return: 0, or an error with the MR unchanged:
+ * -EINVAL: @flags is 0 or has unknown bits, the MR has device memory, the access
+ *	flags are unknown or contradict each other; from the driver: memory
+ *	windows are bound to the MR
+ * -EOPNOTSUPP: the device has no rereg_user_mr_fd, or does not support the
+ *	access flags
+ * -ENOMEM: out of memory
+ * or another error of ib_umem_get_fd() or of the driver.
  */
 int uverbs_rereg_mr_fd(struct ib_uobject *uobj, u32 flags, struct ib_pd *pd,
 		       struct ib_umem_fd_attr *attr,
@@ -118,7 +123,7 @@ int uverbs_rereg_mr_fd(struct ib_uobject *uobj, u32 flags, struct ib_pd *pd,
 		attr->access = mr->access_flags;
 	}
 
-	/* For a driver that makes another MR. */
+	/* The driver may make another MR, which needs a uobject. */
 	new_uobj = uobj_alloc(UVERBS_OBJECT_MR, attrs, &device);
 	if (IS_ERR(new_uobj))
 		return PTR_ERR(new_uobj);
@@ -138,7 +143,7 @@ int uverbs_rereg_mr_fd(struct ib_uobject *uobj, u32 flags, struct ib_pd *pd,
 		goto err_release;
 	}
 
-	/* Once its uobject is committed the new MR may be gone at any time. */
+	/* Another thread can destroy the new MR once its uobject is committed. */
 	*keys = uverbs_mr_keys(new_mr ?: mr);
 
 	if (new_mr) {
@@ -186,7 +191,7 @@ static int uverbs_rereg_get_memory(struct ib_umem_fd_attr *attr,
 				UVERBS_ATTR_REREG_MR_FD_IOVA);
 }
 
-/* Is there an attribute for whatever the flags say? */
+/* Are all attributes there that the flags need? */
 static bool uverbs_rereg_complete(u32 flags, struct uverbs_attr_bundle *attrs)
 {
 	static const struct {
@@ -210,7 +215,7 @@ static bool uverbs_rereg_complete(u32 flags, struct uverbs_attr_bundle *attrs)
 	return true;
 }
 
-/* What the flags ask for; an attribute that they do not is not looked at. */
+/* Read the attributes that the flags need, and ignore the others. */
 static int uverbs_rereg_get_attrs(u32 flags, struct ib_pd **pd,
 				  struct ib_umem_fd_attr *attr,
 				  struct uverbs_attr_bundle *attrs)
