@@ -10,6 +10,21 @@
 #include <infiniband/cmd_write.h>
 #include "ibverbs.h"
 
+/*
+ * Without the ioctl method INVOKE_WRITE the kernel is too old for the write()
+ * commands REG_MR_FD and REREG_MR_FD, and its EINVAL or ENOSYS says only that it
+ * does not know them. Return EOPNOTSUPP then, otherwise err.
+ */
+int mr_fd_write_error(struct ibv_context *context, int ret)
+{
+	if (!VERBS_WRITE_ONLY && !get_priv(context)->use_ioctl_write &&
+	    (ret == EINVAL || ret == ENOSYS)) {
+		errno = EOPNOTSUPP;
+		return errno;
+	}
+	return ret;
+}
+
 int ibv_cmd_reg_mr_fd(struct ibv_pd *pd, uint64_t offset, size_t length,
 		      uint64_t iova, enum ibv_mr_fd_type fd_type, int fd,
 		      int access, struct verbs_mr *vmr,
@@ -60,16 +75,7 @@ int ibv_cmd_reg_mr_fd(struct ibv_pd *pd, uint64_t offset, size_t length,
 		ret = execute_cmd_write(pd->context,
 					IB_USER_VERBS_CMD_REG_MR_FD, &req,
 					sizeof(req), &resp, sizeof(resp));
-		/*
-		 * A kernel too old for INVOKE_WRITE answers EINVAL or ENOSYS
-		 * to a command that it does not know.
-		 */
-		if (!VERBS_WRITE_ONLY &&
-		    !get_priv(pd->context)->use_ioctl_write &&
-		    (ret == EINVAL || ret == ENOSYS)) {
-			errno = EOPNOTSUPP;
-			ret = errno;
-		}
+		ret = mr_fd_write_error(pd->context, ret);
 		if (ret)
 			return ret;
 

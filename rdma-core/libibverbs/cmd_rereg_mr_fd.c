@@ -74,15 +74,7 @@ int ibv_cmd_rereg_mr_fd(struct verbs_mr *vmr, uint32_t flags,
 			req.core_payload.pd_handle = pd->handle;
 		ret = execute_cmd_write(context, IB_USER_VERBS_CMD_REREG_MR_FD,
 					&req, sizeof(req), &resp, sizeof(resp));
-		/*
-		 * A kernel too old for INVOKE_WRITE answers EINVAL or ENOSYS
-		 * to a command that it does not know.
-		 */
-		if (!VERBS_WRITE_ONLY && !get_priv(context)->use_ioctl_write &&
-		    (ret == EINVAL || ret == ENOSYS)) {
-			errno = EOPNOTSUPP;
-			ret = errno;
-		}
+		ret = mr_fd_write_error(context, ret);
 		if (ret)
 			return ret;
 
