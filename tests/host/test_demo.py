@@ -150,12 +150,12 @@ class Build(InDirectory):
 
     def setUp(self):
         super().setUp()
-        self.rdma_core = mrfd_boot.tool("rdma-core")
+        self.rdma_core = inside(machine.tool("rdma-core"))
         self.assertEqual(self.make().returncode, 0)
 
     def make(self, *words):
         return enter("env", f"PKG_CONFIG_PATH={self.rdma_core}/lib/pkgconfig",
-                     "make", "-C", "demo", f"OUT={self.directory}", *words)
+                     "make", "-C", "demo", f"OUT={inside(self.directory)}", *words)
 
     def test_only_what_changed_is_compiled_again(self):
         self.assertEqual(self.make("-q").returncode, 0)
@@ -167,7 +167,7 @@ class Build(InDirectory):
         for program in "screen", "painter":
             for library in "libibverbs.so.1", "librdmacm.so.1":
                 self.assertIn(f"{library} => {self.rdma_core}/lib/{library} ",
-                              enter("ldd", self.path(program)).stdout)
+                              enter("ldd", inside(self.path(program))).stdout)
 
 
 class Pictures(InDirectory):
