@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * An MR is taken away in the middle of a message of many packets: its rights,
- * its PD, or the MR itself by a dereg.  In whatever place of the operation it is
- * used, when the call has returned no packet touches the memory any more, the
- * rest of the message is refused, and the requester is told.  The call does not
- * wait for the message, nor for a peer (rxe waits 50 s for an MR that is in use).
+ * Something is taken away from an MR in the middle of a message of many packets: a
+ * right, its PD, its memory, or the MR itself by a dereg.  When that call has returned,
+ * no packet touches the memory any more, whatever the MR is for the message; the rest of
+ * the message is refused, and the requester learns it.  The call does not wait for the
+ * message, nor for a peer.
  *
- * The uses are told apart by what the message does to the memory: it is written
- * (what is there at the return stays), or it is read (what is put there after
- * the return arrives nowhere).
+ * If the message writes to the memory, a case looks whether the memory still changes
+ * after the return.  If it reads, the case changes the memory after the return, and
+ * looks whether the other end gets to see that.
  */
 #include "lib/clock.h"
 #include "lib/harness.h"
@@ -16,17 +16,17 @@
 #include "lib/pair.h"
 
 #define SIZE (256 * PAGE)		/* 1024 packets */
-#define SECONDS 1			/* for each way to take it away */
-#define LEAST 2				/* times caught in the middle, each way */
-#define LIMIT 5.0			/* seconds for a call */
+#define SECONDS 1			/* for each thing that is taken away */
+#define LEAST 2				/* messages of these caught in the middle */
+#define LIMIT 5.0			/* seconds that a call may take */
 #define POISON 0x77
 
 static const struct role {
 	const char *name;
 	enum ibv_wr_opcode opcode;
-	bool at_requester;	/* it is the MR of the request, by its lkey */
+	bool at_requester;	/* the request names the MR, by its lkey */
 	bool written;
-	int rights_left;	/* that are not enough; -1: no right is needed */
+	int rights_left;	/* too few for the message; -1: it needs none */
 } roles[] = {
 	{ "target of a write", IBV_WR_RDMA_WRITE, false, true, LOCAL_WRITE | REMOTE_READ },
 	{ "source of a read", IBV_WR_RDMA_READ, false, false, LOCAL_WRITE | REMOTE_WRITE },
@@ -73,7 +73,7 @@ FIXTURE_SETUP(cut)
 	memory_open_filled(&self->at, variant->kind, SIZE, 1);
 	memory_open_filled(&self->peer, HOST, SIZE, 2);
 	memory_open_filled(&self->spare, variant->kind, SIZE, 3);
-	self->peer_mr = memory_reg(&self->peer, self->pd[0], RW_ACCESS);
+	self->peer_mr = memory_reg(&self->peer, self->pd[0], RW);
 	self->role = &roles[variant->role];
 }
 
@@ -121,9 +121,9 @@ static enum ibv_wc_status finish(struct pair *pair)
 }
 
 /*
- * Until the message is under way.  Data arrives in order: wait until some has, at
- * a place that moves on.  But a responder sends all of a read's packets before
- * the first arrives, so there it is a time that moves on.
+ * Wait until the message is under way.  Data arrives in order, so wait until it has come
+ * to a place, another one in each round.  A responder sends all packets of a read before
+ * the first arrives, so there wait for a time, another one in each round.
  */
 static void wait_for_middle(FIXTURE_DATA(cut) *self, const struct memory *sink, int round)
 {
@@ -148,17 +148,17 @@ static int take_away(FIXTURE_DATA(cut) *self, enum way way, struct ibv_mr *mr)
 	case TAKE_PD:
 		return memory_rereg(mr, CHANGE_PD, self->pd[1], &self->at, 0);
 	case TAKE_MEMORY:
-		return memory_rereg(mr, CHANGE_TRANSLATION, NULL, &self->spare, 0);
+		return memory_rereg(mr, TRANS, NULL, &self->spare, 0);
 	default:
 		return ibv_dereg_mr(mr);
 	}
 }
 
-/* One message, cut; true if that was in the middle. */
+/* Cut one message; whether that was in its middle. */
 static bool cut_one(struct __test_metadata *_metadata, FIXTURE_DATA(cut) *self, enum way way,
 		    int round)
 {
-	struct ibv_mr *mr = memory_reg(&self->at, self->pd[0], RW_ACCESS);
+	struct ibv_mr *mr = memory_reg(&self->at, self->pd[0], RW);
 	struct memory *sink = self->role->written ? &self->at : &self->peer;
 	struct memory *source = self->role->written ? &self->peer : &self->at;
 	static uint8_t left[SIZE];
@@ -193,7 +193,7 @@ static bool cut_one(struct __test_metadata *_metadata, FIXTURE_DATA(cut) *self, 
 			TH_LOG("%s: read after the return", way_names[way]);
 		}
 	}
-	/* Other memory at the same address: the message goes on in that, else not. */
+	/* Only on other memory at the same address may the message go on. */
 	if (self->role->written && status == IBV_WC_SUCCESS && left[SIZE - 1] != 0x11) {
 		EXPECT_EQ(TAKE_MEMORY, way) { TH_LOG("a message that was cut succeeded"); }
 	}
@@ -206,10 +206,10 @@ static bool cut_one(struct __test_metadata *_metadata, FIXTURE_DATA(cut) *self, 
 	return status != IBV_WC_SUCCESS && sink->cpu[0] != 0x22;
 }
 
-/* Nothing is taken away. */
+/* A message from which nothing is taken away: how long does it take? */
 static void whole_one(FIXTURE_DATA(cut) *self)
 {
-	struct ibv_mr *mr = memory_reg(&self->at, self->pd[0], RW_ACCESS);
+	struct ibv_mr *mr = memory_reg(&self->at, self->pd[0], RW);
 	struct pair pair;
 	double began;
 

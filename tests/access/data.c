@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Data moves between a buffer that is registered by fd and ordinary memory, in
- * every direction, by every operation, for every exporter.  Ranges are chosen
- * to sit at odd offsets, to cross pages and packets (the path MTU is 1024), and
- * to end at the very end of the buffer.  After each operation both ends are
- * looked at, the bytes around the range too.
+ * Data moves between a buffer that is registered by fd and ordinary memory, in every
+ * direction, by every operation, for every exporter.  The ranges have odd offsets, cross
+ * pages and packets (the path MTU is 1024), and reach up to the last byte.  After each
+ * operation a case looks at both ends, and at the bytes around the range.
  */
 #include "lib/fd_mr.h"
 
@@ -118,7 +117,8 @@ TEST_F(fd_mr, a_region_begins_at_its_offset)
 	const size_t offset = 3 * PAGE + 17, n = 2 * PAGE + 100;
 	const uint64_t iova = 0x123456000ul + 17;
 	struct ibv_mr *mr = must(ibv_reg_mr_fd_iova(self->pair.pd, offset, n, iova,
-						    IBV_MR_FD_TYPE_DMABUF, self->buf.fd, ALL_ACCESS));
+						    IBV_MR_FD_TYPE_DMABUF, self->buf.fd,
+						    ALL_ACCESS));
 
 	ASSERT_EQ(iova, (uintptr_t)mr->addr);
 	ASSERT_EQ(n, mr->length);

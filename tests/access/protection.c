@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What a peer must not be able to do to a buffer that is registered by fd.
- * Every case ends with a look at the whole buffer: an operation that is refused
- * has written nothing, not even the part of it that would have fitted.
+ * What a peer must not be able to do to a buffer that is registered by fd.  Every case
+ * looks at the whole buffer in the end: a refused operation has written nothing, not
+ * even the part of it that would have fitted.
  */
 #include "lib/fd_mr.h"
 
@@ -11,6 +11,14 @@ static enum ibv_wc_status write_at(FIXTURE_DATA(fd_mr) *self, uint64_t addr, uin
 {
 	return rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->host_mr, self->host.iova, n, addr,
 		       rkey);
+}
+
+/* An MR of the page of the buffer that begins at OFFSET. */
+static struct ibv_mr *reg_page(FIXTURE_DATA(fd_mr) *self, uint64_t offset, uint64_t iova,
+			       int access)
+{
+	return must(ibv_reg_mr_fd_iova(self->pair.pd, offset, PAGE, iova, IBV_MR_FD_TYPE_DMABUF,
+				       self->buf.fd, access));
 }
 
 TEST_F(fd_mr, a_write_one_byte_past_the_end_writes_nothing)
@@ -41,8 +49,7 @@ TEST_F(fd_mr, an_address_that_wraps_is_refused)
 
 TEST_F(fd_mr, a_region_with_a_small_iova_is_safe_from_an_address_that_wraps)
 {
-	struct ibv_mr *mr = must(ibv_reg_mr_fd_iova(self->pair.pd, 0, PAGE, 0,
-						    IBV_MR_FD_TYPE_DMABUF, self->buf.fd, ALL_ACCESS));
+	struct ibv_mr *mr = reg_page(self, 0, 0, ALL_ACCESS);
 
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, write_at(self, -16ull, 64, mr->rkey));
 	ASSERT_TRUE(memory_untouched(&self->buf));
@@ -84,8 +91,7 @@ TEST_F(fd_mr, an_atomic_write_past_the_end_is_refused)
 
 TEST_F(fd_mr, a_region_is_all_of_the_buffer_that_can_be_reached)
 {
-	struct ibv_mr *mr = must(ibv_reg_mr_fd_iova(self->pair.pd, PAGE, PAGE, IOVA,
-						    IBV_MR_FD_TYPE_DMABUF, self->buf.fd, ALL_ACCESS));
+	struct ibv_mr *mr = reg_page(self, PAGE, IOVA, ALL_ACCESS);
 
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, write_at(self, IOVA + PAGE, 1, mr->rkey));
 	ASSERT_TRUE(memory_untouched(&self->buf));
@@ -94,8 +100,7 @@ TEST_F(fd_mr, a_region_is_all_of_the_buffer_that_can_be_reached)
 
 static enum ibv_wc_status try_with(FIXTURE_DATA(fd_mr) *self, int access, enum ibv_wr_opcode op)
 {
-	struct ibv_mr *mr = must(ibv_reg_mr_fd_iova(self->pair.pd, 0, PAGE, IOVA,
-						    IBV_MR_FD_TYPE_DMABUF, self->buf.fd, access));
+	struct ibv_mr *mr = reg_page(self, 0, IOVA, access);
 	enum ibv_wc_status status;
 
 	if (op == IBV_WR_ATOMIC_FETCH_AND_ADD)
@@ -129,8 +134,7 @@ TEST_F(fd_mr, no_remote_atomic_without_the_right)
 
 TEST_F(fd_mr, no_receive_without_local_write)
 {
-	struct ibv_mr *mr = must(ibv_reg_mr_fd_iova(self->pair.pd, 0, PAGE, IOVA,
-						    IBV_MR_FD_TYPE_DMABUF, self->buf.fd, 0));
+	struct ibv_mr *mr = reg_page(self, 0, IOVA, 0);
 
 	post_recv(&self->pair, mr, IOVA, 100);
 	ASSERT_NE(IBV_WC_SUCCESS, rdma_op(&self->pair, IBV_WR_SEND, self->host_mr,
@@ -141,8 +145,7 @@ TEST_F(fd_mr, no_receive_without_local_write)
 
 TEST_F(fd_mr, the_rkey_is_dead_after_dereg)
 {
-	struct ibv_mr *mr = must(ibv_reg_mr_fd_iova(self->pair.pd, 0, PAGE, IOVA,
-						    IBV_MR_FD_TYPE_DMABUF, self->buf.fd, ALL_ACCESS));
+	struct ibv_mr *mr = reg_page(self, 0, IOVA, ALL_ACCESS);
 	uint32_t rkey = mr->rkey;
 
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
@@ -182,7 +185,7 @@ TEST_F(fd_mr, a_memory_window_binds_and_carries_data)
 	ASSERT_TRUE(filled(self->buf.cpu + PAGE + 1, 3000, 12, "buffer"));
 	ASSERT_TRUE(memory_only_changed(&self->buf, PAGE + 1, 3000));
 
-	/* An MR with a window bound stays. */
+	/* An MR cannot be deregistered while a window is bound to it. */
 	ASSERT_NE(0, ibv_dereg_mr(self->mr));
 	ASSERT_EQ(0, ibv_dealloc_mw(mw));
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, write_at(self, IOVA + PAGE + 1, 8, rkey));
@@ -194,7 +197,7 @@ TEST_F(fd_mr, a_memory_window_does_not_reach_past_the_region)
 	uint32_t rkey;
 
 	ASSERT_NE(IBV_WC_SUCCESS, bind_mw(self, mw, IOVA + self->buf.size - 5, 6,
-					      REMOTE_WRITE, &rkey));
+					  REMOTE_WRITE, &rkey));
 	ASSERT_EQ(0, ibv_dealloc_mw(mw));
 }
 
@@ -204,7 +207,7 @@ TEST_F(fd_mr, a_memory_window_that_wraps_is_refused)
 	uint32_t rkey;
 
 	ASSERT_NE(IBV_WC_SUCCESS, bind_mw(self, mw, IOVA + 8, -8ull,
-					      REMOTE_WRITE, &rkey));
+					  REMOTE_WRITE, &rkey));
 	ASSERT_EQ(0, ibv_dealloc_mw(mw));
 }
 

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Who may reach an MR, for memory of the process, dma-bufs and memfds alike:
+ * Who can reach an MR, of memory of the process, a dma-buf or a memfd:
  *
- * - another process reaches it neither by its handle nor by its keys, known or
- *   guessed;
- * - a queue pair of another PD does not reach it, by no operation, at either end;
- * - when dereg has returned, its keys are dead, and stay so when there is another
+ * - another process cannot, neither by its handle nor by its keys, known or guessed;
+ * - a queue pair of another PD cannot, by any operation, at either end;
+ * - nobody can after dereg has returned: its keys stay dead, even when there is another
  *   MR in its place;
- * - an operation is possible with the rights that it needs and no others, of that
- *   MR and not of another of the same memory, as registered and as reregistered.
+ * - an operation can if the MR has the right that it needs, from its registration or its
+ *   last rereg.  The rights of another MR of the same memory do not count.
  *
- * What is refused has changed no byte, which is looked at.
+ * After each refusal a case looks whether a byte has changed.
  */
 #include "lib/counts.h"
 #include "lib/harness.h"
@@ -22,7 +21,7 @@
 #include <sys/wait.h>
 
 #define SIZE (4 * PAGE)
-#define HANDLES 64		/* that are guessed */
+#define HANDLES 64		/* to guess */
 #define N 3000			/* bytes of an operation: three packets */
 
 FIXTURE(secure)
@@ -73,26 +72,29 @@ FIXTURE_TEARDOWN(secure)
 static const struct op {
 	const char *name;
 	enum ibv_wr_opcode opcode;
-	bool atomic_write;	/* has no opcode of the old interface */
-	bool at_requester;	/* the MR is the request's own, by its lkey */
+	bool atomic_write;	/* ibv_post_send() has no opcode for it */
+	bool at_requester;	/* the request names the MR, by its lkey */
 	bool changes;
 	int needs;
 } ops[] = {
-	{ "remote write", IBV_WR_RDMA_WRITE, .changes = true, .needs = LOCAL_WRITE | REMOTE_WRITE },
+	{ "remote write", IBV_WR_RDMA_WRITE, .changes = true, .needs = WRITE_ACCESS },
 	{ "remote read", IBV_WR_RDMA_READ, .needs = REMOTE_READ },
-	{ "fetch and add", IBV_WR_ATOMIC_FETCH_AND_ADD, .changes = true, .needs = LOCAL_WRITE | REMOTE_ATOMIC },
-	{ "compare and swap", IBV_WR_ATOMIC_CMP_AND_SWP, .changes = true, .needs = LOCAL_WRITE | REMOTE_ATOMIC },
-	{ "atomic write", .atomic_write = true, .changes = true, .needs = LOCAL_WRITE | REMOTE_WRITE },
+	{ "fetch and add", IBV_WR_ATOMIC_FETCH_AND_ADD, .changes = true,
+	  .needs = LOCAL_WRITE | REMOTE_ATOMIC },
+	{ "compare and swap", IBV_WR_ATOMIC_CMP_AND_SWP, .changes = true,
+	  .needs = LOCAL_WRITE | REMOTE_ATOMIC },
+	{ "atomic write", .atomic_write = true, .changes = true, .needs = WRITE_ACCESS },
 	{ "receive", IBV_WR_SEND, .changes = true, .needs = LOCAL_WRITE },
 	{ "write from it", IBV_WR_RDMA_WRITE, .at_requester = true },
 	{ "send from it", IBV_WR_SEND, .at_requester = true },
-	{ "read into it", IBV_WR_RDMA_READ, .at_requester = true, .changes = true, .needs = LOCAL_WRITE },
+	{ "read into it", IBV_WR_RDMA_READ, .at_requester = true, .changes = true,
+	  .needs = LOCAL_WRITE },
 };
 #define NR_OPS (sizeof(ops) / sizeof(*ops))
 
 /*
- * One operation on MR at ADDR by new queue pairs, as a refusal ends
- * them; the end that uses the MR is in USER, the other one in pd[0].
+ * One operation on MR at ADDR, by new queue pairs, as a refusal ends them.  The end that
+ * uses the MR is in pd[USER], the other one in pd[0].
  */
 static enum ibv_wc_status do_op(FIXTURE_DATA(secure) *self, const struct op *op,
 				const struct ibv_mr *mr, uint64_t addr, int user)
@@ -126,10 +128,7 @@ static enum ibv_wc_status do_op(FIXTURE_DATA(secure) *self, const struct op *op,
 	return status;
 }
 
-/*
- * Whether it is carried out: it succeeds and its bytes are where they belong; or
- * whether it is refused: it fails and no byte has moved.
- */
+/* Whether the operation succeeds and its bytes are where they belong. */
 static bool carried_out(FIXTURE_DATA(secure) *self, const struct op *op, struct ibv_mr *mr)
 {
 	static uint32_t seed;
@@ -148,6 +147,7 @@ static bool carried_out(FIXTURE_DATA(secure) *self, const struct op *op, struct 
 	return memory_untouched(&self->at) && filled(self->local.cpu, N, seed - 1, op->name);
 }
 
+/* Whether the operation fails and no byte has changed. */
 static bool refused(FIXTURE_DATA(secure) *self, const struct op *op, const struct ibv_mr *mr,
 		    uint64_t addr, int user)
 {
@@ -177,8 +177,8 @@ static const char *const call_names[NR_CALLS] = {
 };
 
 /*
- * A call that names an MR, or a PD, by HANDLE and is right in all else: a rereg
- * takes every right away, or puts the MR on other memory.  0 or an errno.
+ * A call that names an MR or a PD by HANDLE, and is right otherwise: its rereg takes every
+ * right away, or puts the MR on other memory.  Returns 0 or an errno.
  */
 static int call_on(int fd, enum call call, uint32_t handle, int memfd)
 {
@@ -187,7 +187,7 @@ static int call_on(int fd, enum call call, uint32_t handle, int memfd)
 		.pd = handle, .access = LOCAL_WRITE, .type = IBV_MR_FD_TYPE_MEMFD, .fd = memfd,
 		.length = PAGE,
 	}, rereg = {
-		.rereg = true, .mr = handle, .flags = CHANGE_TRANSLATION,
+		.rereg = true, .mr = handle, .flags = TRANS,
 		.type = IBV_MR_FD_TYPE_MEMFD, .fd = memfd, .length = PAGE,
 	};
 	struct mr_info info;
@@ -203,7 +203,8 @@ static int call_on(int fd, enum call call, uint32_t handle, int memfd)
 	case REREG_FD_BY_IOCTL:
 		return fd_call(fd, BY_IOCTL, &rereg, &keys);
 	case REG_IN_PD:
-		return host_reg(fd, handle, (uintptr_t)page, PAGE, (uintptr_t)page, LOCAL_WRITE, &keys);
+		return host_reg(fd, handle, (uintptr_t)page, PAGE, (uintptr_t)page, LOCAL_WRITE,
+				&keys);
 	case REG_FD_IN_PD:
 		return fd_call(fd, BY_WRITE, &reg, &keys);
 	case WINDOW_IN_PD:
@@ -220,7 +221,7 @@ static bool names_pd(enum call call)
 	return call == REG_IN_PD || call == REG_FD_IN_PD || call == WINDOW_IN_PD;
 }
 
-/* In a process of its own: FN(arg) says whether all was as it should be. */
+/* What FN(arg) returns in a process of its own. */
 static bool in_other_process(bool (*fn)(void *), void *arg)
 {
 	int status;
@@ -240,8 +241,8 @@ static bool in_other_process(bool (*fn)(void *), void *arg)
 }
 
 /*
- * Handles of the first process are of no use here: without an object of one's
- * own, and with a PD, which is an object of another kind than is asked for.
+ * Handles of the first process mean nothing in this one, neither when it has no object
+ * itself, nor when it has a PD, which a guessed handle may then name.
  */
 static bool guess_handles(void *arg)
 {
@@ -268,7 +269,7 @@ static bool guess_handles(void *arg)
 		}
 		if (pd && ibv_dealloc_pd(pd))
 			good = false;	/* something is in it */
-		ibv_close_device(ctx);
+		device_close(ctx);
 	}
 	return good;
 }
@@ -284,7 +285,7 @@ TEST_F(secure, another_process_guesses_handles)
 		EXPECT_TRUE(carried_out(self, &ops[i], self->mr)) { TH_LOG("%s", ops[i].name); }
 	}
 
-	/* It is the process that makes the difference: here each call works. */
+	/* In the process that has the objects each call works. */
 	for (enum call call = 0; call < NR_CALLS; call++) {
 		struct ibv_context *ctx = device_open();
 		struct ibv_pd *pd = must(ibv_alloc_pd(ctx));
@@ -294,7 +295,7 @@ TEST_F(secure, another_process_guesses_handles)
 				     memfd)) {
 			TH_LOG("%s", call_names[call]);
 		}
-		ibv_close_device(ctx);	/* and with it whatever was made */
+		device_close(ctx);	/* it releases whatever the call has made */
 	}
 	close(memfd);
 }
@@ -304,21 +305,21 @@ struct stolen {
 	uint64_t addr;
 };
 
-/* The other one has memory, a PD and queue pairs, and knows or guesses keys. */
+/* A process with memory, a PD and queue pairs that knows or guesses keys. */
 static bool use_keys(void *arg)
 {
 	struct stolen *keys = arg;
 	FIXTURE_DATA(secure) self = { .ctx = device_open() };
 	bool good = true;
 
-	/* By itself it could not see the bytes; the case looks afterwards. */
+	/* It cannot see the memory of the MR; the case looks at that afterwards. */
 	memory_open_filled(&self.at, HOST, SIZE, 1);
 	memory_open_filled(&self.local, HOST, SIZE, 2);
 	self.pd[0] = must(ibv_alloc_pd(self.ctx));
 	self.local_mr[0] = memory_reg(&self.local, self.pd[0], ALL_ACCESS);
 	for (int i = 0; i < NR_OPS; i++)
 		good &= refused(&self, &ops[i], &keys->mr, keys->addr, 0);
-	/* Every key of its index, and those of the MRs around it */
+	/* Every key of the MR's index, and keys of the indices around it */
 	for (int i = 0; i < 256 + 2 * 16; i++) {
 		uint32_t index = keys->mr.rkey >> 8, low = keys->mr.rkey & 0xff;
 		struct ibv_mr mr = keys->mr;
@@ -359,8 +360,7 @@ TEST_F(secure, a_queue_pair_of_another_pd_is_refused)
 TEST_F(secure, when_the_pd_is_changed_the_first_is_the_other)
 {
 	for (int to = 1; to >= 0; to--) {
-		ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_PD, self->pd[to], &self->at,
-					 0));
+		ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_PD, self->pd[to], &self->at, 0));
 		for (int i = 0; i < NR_OPS; i++) {
 			EXPECT_TRUE(refused(self, &ops[i], self->mr, self->at.iova, !to)) {
 				TH_LOG("%s by a QP of the PD that was", ops[i].name);
@@ -385,7 +385,7 @@ TEST_F_TIMEOUT(secure, keys_are_dead_after_dereg, 60)
 		ASSERT_EQ(0, ibv_dereg_mr(self->mr));
 		self->mr = NULL;
 		EXPECT_TRUE(refused(self, op, &dead, self->at.iova, 0));
-		/* The same memory, PD and rights do not bring the key back. */
+		/* A new MR of the same memory, PD and rights has another key. */
 		self->mr = memory_reg(&self->at, self->pd[0], ALL_ACCESS);
 		ASSERT_NE(dead.rkey, self->mr->rkey);
 		EXPECT_TRUE(refused(self, op, &dead, self->at.iova, 0));
@@ -393,8 +393,8 @@ TEST_F_TIMEOUT(secure, keys_are_dead_after_dereg, 60)
 }
 
 /*
- * The same pair, connected all the time: the first operation after the return of
- * dereg is refused, however warm the way to the MR is.
+ * On a pair that stays connected and has just used the MR, the first operation after the
+ * return of dereg is refused.
  */
 TEST_F_TIMEOUT(secure, keys_are_dead_at_once, 60)
 {
@@ -423,10 +423,11 @@ TEST_F_TIMEOUT(secure, keys_are_dead_at_once, 60)
 
 /* 4. Rights */
 
-/* Every set of rights that can be had: remote ones that write need the local one. */
+/* Every set that there is: remote rights to write need the local one. */
 static const int rights[] = {
-	0, REMOTE_READ, LOCAL_WRITE, LOCAL_WRITE | REMOTE_READ, LOCAL_WRITE | REMOTE_WRITE, LOCAL_WRITE | REMOTE_ATOMIC, LOCAL_WRITE | REMOTE_READ | REMOTE_WRITE,
-	LOCAL_WRITE | REMOTE_READ | REMOTE_ATOMIC, LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC, ALL_ACCESS,
+	0, REMOTE_READ, LOCAL_WRITE, LOCAL_WRITE | REMOTE_READ, WRITE_ACCESS,
+	LOCAL_WRITE | REMOTE_ATOMIC, RW, LOCAL_WRITE | REMOTE_READ | REMOTE_ATOMIC,
+	WRITE_ACCESS | REMOTE_ATOMIC, ALL_ACCESS,
 };
 #define NR_RIGHTS (sizeof(rights) / sizeof(*rights))
 
@@ -448,7 +449,7 @@ static void has_rights(struct __test_metadata *_metadata, FIXTURE_DATA(secure) *
 	}
 }
 
-/* A second MR of the same memory, which has every right, lends none of them. */
+/* Another MR of the same memory has every right; that does not count. */
 TEST_F_TIMEOUT(secure, rights_are_those_of_the_registration, 120)
 {
 	for (int i = 0; i < NR_RIGHTS; i++) {
@@ -467,10 +468,10 @@ TEST_F_TIMEOUT(secure, rights_are_those_of_the_last_rereg, 120)
 		int access = rights[i % 2 ? i / 2 : NR_RIGHTS - 1 - i / 2];
 
 		if (memory_rereg(self->mr, CHANGE_ACCESS, NULL, &self->at, access)) {
-			/* Memory that was taken to be read only may stay so. */
+			/* Memory that was pinned for reading only may stay so. */
 			ASSERT_EQ(EINVAL, errno);
 			ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_ACCESS |
-						 CHANGE_TRANSLATION, NULL, &self->at,
+						 TRANS, NULL, &self->at,
 						 access));
 		}
 		has_rights(_metadata, self, self->mr, access);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Memory windows open a part of an MR and no more, to whom they were opened and
- * to nobody else.  A window may be bound to memory of its own protection domain
- * only, invalidated only by the QP that it belongs to, and reaches up to its own
- * edges, not to those of the MR.  A refused bind or invalidate ends the QP; a QP
- * that a window belongs to is not destroyed.
+ * A memory window opens a part of an MR to those who have its rkey.  It can be bound only
+ * to an MR of its own PD, and invalidated only by the QP that it belongs to.  It ends at
+ * its own edges, not at those of the MR.  A refused bind or invalidate puts the QP into
+ * the error state.  A QP that a window belongs to is not destroyed.
  */
 #include "lib/clock.h"
 #include "lib/harness.h"
@@ -63,7 +62,7 @@ FIXTURE_TEARDOWN(mw)
 	device_close(self->ctx);
 }
 
-/* A QP that was refused something is done for; go on with new ones. */
+/* A refusal has put the QPs into the error state; go on with new ones. */
 static void new_pair(FIXTURE_DATA(mw) *self)
 {
 	pair_close(&self->pair);
@@ -80,7 +79,7 @@ static enum ibv_wc_status qp_does(FIXTURE_DATA(mw) *self, int qp, struct ibv_sen
 	return wait_wc(&self->pair, NULL);
 }
 
-/* Bind to whatever MR has this lkey; the library has no say in it. */
+/* Bind to the MR that has this lkey; the library does not check it. */
 static enum ibv_wc_status bind(FIXTURE_DATA(mw) *self, struct ibv_mw *mw, uint32_t lkey,
 			       uint64_t addr, uint64_t length, int access)
 {
@@ -107,7 +106,7 @@ static enum ibv_wc_status invalidate(FIXTURE_DATA(mw) *self, int qp, uint32_t rk
 	return qp_does(self, qp, &wr);
 }
 
-/* A send from the first QP that is to invalidate at the second. */
+/* A send from the first QP that asks the second to invalidate a window. */
 static enum ibv_wc_status send_with_inv(FIXTURE_DATA(mw) *self, uint32_t rkey)
 {
 	struct ibv_sge sge = { .addr = self->local.iova, .length = 8,
@@ -167,7 +166,8 @@ TEST_F(mw, a_window_of_another_pd_is_not_bound)
 	for (int i = 0; i < 2; i++) {
 		struct ibv_mw *mw = window_alloc(self->pd[1], types[i]);
 
-		EXPECT_NE(IBV_WC_SUCCESS, bind(self, mw, self->mr->lkey, self->iova, PAGE, WINDOW_ACCESS));
+		EXPECT_NE(IBV_WC_SUCCESS, bind(self, mw, self->mr->lkey, self->iova, PAGE,
+					       WINDOW_ACCESS));
 		new_pair(self);
 		EXPECT_NE(IBV_WC_SUCCESS, bind(self, mw, self->foreign->lkey, self->iova, PAGE,
 					       WINDOW_ACCESS));
@@ -176,7 +176,7 @@ TEST_F(mw, a_window_of_another_pd_is_not_bound)
 	}
 }
 
-/* A process with an MR, that says its lkey and waits for a word to end. */
+/* A process with an MR.  It writes its lkey and address to SAY, and ends on a byte from HEAR. */
 static pid_t other_process(int say, int hear)
 {
 	pid_t pid = fork();
@@ -263,7 +263,7 @@ TEST_F(mw, to_invalidate_a_window_that_is_not_bound_is_refused)
 	new_pair(self);
 	EXPECT_NE(IBV_WC_SUCCESS, send_with_inv(self, mw->rkey));
 	new_pair(self);
-	/* It is as good as new. */
+	/* The window can still be bound and used. */
 	EXPECT_EQ(IBV_WC_SUCCESS, bind(self, mw, self->mr->lkey, self->iova, PAGE, WINDOW_ACCESS));
 	EXPECT_EQ(IBV_WC_SUCCESS, peer(self, IBV_WR_RDMA_WRITE, self->iova, 8, mw->rkey));
 	EXPECT_EQ(IBV_WC_SUCCESS, invalidate(self, 1, mw->rkey));
@@ -271,7 +271,7 @@ TEST_F(mw, to_invalidate_a_window_that_is_not_bound_is_refused)
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));
 }
 
-/* Without that the QP goes, and the window has a pointer to it. */
+/* If it were, the window would keep a pointer to memory that is free. */
 TEST_F(mw, a_qp_with_a_window_is_not_destroyed)
 {
 	struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_2);
@@ -286,7 +286,7 @@ TEST_F(mw, a_qp_with_a_window_is_not_destroyed)
 			  peer(self, IBV_WR_RDMA_WRITE, self->iova, 100, mw->rkey)) {
 			TH_LOG("a QP that was not destroyed does not work");
 		}
-		/* Both that end the binding let the QP go. */
+		/* Whatever ends the binding, the QP can be destroyed then. */
 		if (way) {
 			EXPECT_EQ(0, ibv_dealloc_mw(mw));
 		} else {
@@ -297,7 +297,7 @@ TEST_F(mw, a_qp_with_a_window_is_not_destroyed)
 	}
 }
 
-/* The window was made first, so at exit the kernel comes to the QP before it. */
+/* The kernel releases the QP first, as the window was made before it. */
 TEST_F(mw, a_process_ends_with_a_window_bound)
 {
 	double began = now();
@@ -320,8 +320,8 @@ TEST_F(mw, a_process_ends_with_a_window_bound)
 }
 
 /*
- * Accesses of one window, [FROM, FROM + N) of the MR, that begin at START of the
- * wire's addresses: each edge from inside, and from outside by one byte.
+ * Try each edge of a window from inside, and one byte outside.  It has the N bytes at FROM
+ * of the MR; peers reach them at the address START.
  */
 static void try_edges(struct __test_metadata *_metadata, FIXTURE_DATA(mw) *self, struct ibv_mw *mw,
 		      size_t from, size_t n, uint64_t start)
@@ -341,7 +341,7 @@ static void try_edges(struct __test_metadata *_metadata, FIXTURE_DATA(mw) *self,
 			enum ibv_wc_status wanted =
 				tries[i].inside ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR;
 
-			/* The length that wraps is not one of a message. */
+			/* No message has the length that wraps. */
 			if (tries[i].n > SIZE)
 				continue;
 			memory_mark(&self->at);
@@ -367,7 +367,8 @@ TEST_F_TIMEOUT(mw, a_window_ends_at_its_edges, 60)
 	size_t from = PAGE + 8, n = 5000;
 
 	/* Type 1 belongs to the PD, so it outlives the QPs that are refused. */
-	ASSERT_EQ(IBV_WC_SUCCESS, bind(self, mw, self->mr->lkey, self->iova + from, n, WINDOW_ACCESS));
+	ASSERT_EQ(IBV_WC_SUCCESS, bind(self, mw, self->mr->lkey, self->iova + from, n,
+				       WINDOW_ACCESS));
 	try_edges(_metadata, self, mw, from, n, self->iova + from);
 	EXPECT_EQ(IBV_WC_SUCCESS,
 		  peer(self, IBV_WR_ATOMIC_FETCH_AND_ADD, self->iova + from, 8, mw->rkey));
@@ -460,8 +461,8 @@ static void *dereg_at_once(void *arg)
 }
 
 /*
- * Either the bind comes first, and the dereg is refused, or the dereg does, and
- * the bind is; never both, and no dereg waits for a window (rxe would for 50 s).
+ * Either the bind comes first and the dereg is refused, or the other way round; never do
+ * both succeed.  And no dereg waits for a window.
  */
 TEST_F_TIMEOUT(mw, a_bind_and_a_dereg_at_the_same_time, 120)
 {

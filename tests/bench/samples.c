@@ -11,7 +11,7 @@ void bench_heading(void)
 	printf("operation,memory,bytes,us,ratio\n");
 }
 
-/* The ratio is that of US to OF, of what it is compared with. */
+/* The ratio is US to OF, the time of what it is compared with. */
 void bench_result(const char *operation, const char *memory, size_t bytes, double us,
 		  double of)
 {
@@ -19,7 +19,7 @@ void bench_result(const char *operation, const char *memory, size_t bytes, doubl
 	fflush(stdout);
 }
 
-/* One sample: what each of COUNT operations has taken since BEGAN. */
+/* One sample: the time of each of COUNT operations since BEGAN. */
 void sample(struct samples *s, double began, int count)
 {
 	if (s->n == MAX_RUNS)

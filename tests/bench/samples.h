@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the benches share.  A bench measures several ways in turn, run after run,
- * so that whatever else the machine does falls on all of them, and compares the
- * medians.  What it says is the ratio; the times are those of the machine, and of
- * an emulated one they mean little.  With QEMU's -icount a microsecond is a
- * thousand instructions, and they repeat.
+ * What the benches share.  A bench measures several ways in turn, run after run, so that
+ * whatever else the machine does falls on all of them, and compares the medians.  The
+ * result is the ratio: the times are those of this machine, and of an emulated one they
+ * mean little.  With QEMU's -icount a microsecond is a thousand instructions, and the
+ * times repeat.
  *
- * One line for each result, comma separated, after a heading: operation, memory,
- * bytes, microseconds, ratio.
+ * The output is one line for each result, comma separated, after a heading: operation,
+ * memory, bytes, microseconds, ratio.
  */
 #ifndef BENCH_SAMPLES_H
 #define BENCH_SAMPLES_H

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What an RDMA write costs against its size, by the memory at both its ends:
- * ordinary memory, a dma-buf in system memory, one in I/O memory (VRAM); and the
- * way that an application has without registration by file descriptor, which is
- * to map the buffer and to bounce the data: copy it into ordinary memory, send
- * it from there, have it arrive in ordinary memory, copy it out.
+ * What an RDMA write costs against its size, by the memory at both its ends: ordinary
+ * memory, a dma-buf in system memory, one in I/O memory (VRAM); and what an application
+ * does without registration by fd: it copies the buffer to ordinary memory, sends it from
+ * there to ordinary memory, and copies it out (a bounce).
  *
- * Ordinary memory is there twice: what the second differs from the first is what
- * the machine does to such a measurement.
+ * Ordinary memory is there twice: the difference between the two is the error of such a
+ * measurement.
  *
- * "bandwidth" is the time for each of many writes that are under way together,
- * WINDOW at most, with the copies of some beside the transfer of others.
- * "latency" is that of one write alone until its completion.  The ratio is to
- * ordinary memory; of a bounce it is to the same memory without.
+ * "bandwidth" is the time of each of many writes, of which up to WINDOW are under way, and
+ * some may be copied while others are sent.  "latency" is the time of a single write until
+ * its completion.  The ratio is to ordinary memory; for a bounce, to the same memory without.
  */
 #include "bench/samples.h"
 #include "lib/case.h"
@@ -29,7 +27,7 @@
 struct way {
 	const char *name;
 	enum memory_kind kind;
-	const struct way *bounced;	/* by copies, from and to the buffer of this one */
+	const struct way *bounced;	/* copy from and to the buffer of this one */
 	struct memory at;
 	struct ibv_mr *mr;
 	struct samples took;
@@ -57,7 +55,7 @@ static void way_close(struct way *way)
 	memory_close(&way->at);
 }
 
-/* Of a bounce each write that is under way has its own bytes. */
+/* In a bounce each write that is under way has bytes of its own. */
 static size_t slot(const struct way *way, int n, size_t bytes)
 {
 	return way->bounced ? n % WINDOW * bytes : 0;
@@ -85,7 +83,7 @@ static void arrive(struct pair *p, struct way *way, size_t offset, size_t bytes)
 	int n;
 
 	while (!(n = ibv_poll_cq(p->cq, 1, &wc)))
-		sched_yield();	/* with one CPU, to the device that is waited for */
+		sched_yield();	/* with one CPU, let the device work */
 	if (n < 0 || wc.status)
 		fail_case("a write fails: %s", n < 0 ? "poll" : ibv_wc_status_str(wc.status));
 	if (way->bounced)
@@ -93,7 +91,7 @@ static void arrive(struct pair *p, struct way *way, size_t offset, size_t bytes)
 		       bytes);
 }
 
-/* COUNT writes, DEPTH of them at once; sampled is the time of one. */
+/* COUNT writes, DEPTH of them at once; sample the time of one. */
 static void run(struct pair *p, struct way *way, size_t bytes, int count, int depth)
 {
 	double began = now();

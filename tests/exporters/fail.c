@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * An exporter fails: its errno reaches the user, nothing of the buffer is held
- * afterwards, and as soon as the exporter behaves the same buffer does.
+ * An exporter fails: the user gets its errno, importers hold nothing of the buffer, and as
+ * soon as the exporter behaves the same buffer can be registered.
  *
- * vmap and begin_cpu_access are what registration on Soft-RoCE calls; attach and
- * map are called for a device that does DMA, and vgem's is the one that a guest
- * has.
+ * Registration on Soft-RoCE calls vmap and begin_cpu_access.  A device that does DMA calls
+ * attach and map; the one in the guest is vgem's.
  */
 #include "exporters/test_buffer.h"
 
@@ -63,7 +62,7 @@ TEST_F(odd, fails_for_newcomers_and_not_for_those_who_are_there)
 {
 	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
 
-	/* The core has the buffer vmapped, so it does not ask for that again. */
+	/* The dma-buf core has the buffer vmapped already, and does not call vmap again. */
 	behave(self->buf.fd, DMABUF_TEST_VMAP, ENOMEM, 0);
 	ASSERT_EQ(0, reg_errno(self, ALL_ACCESS));
 	behave(self->buf.fd, DMABUF_TEST_BEGIN_CPU_ACCESS, EIO, 0);
@@ -105,7 +104,7 @@ TEST_F(odd, is_scattered_in_memory)
 	uint32_t handle;
 
 	ASSERT_EQ(0, import(self, &handle));
-	/* No two pages follow each other, so that none were merged. */
+	/* No two pages are neighbours in memory, so none were merged. */
 	ASSERT_EQ(PAGES, query(self->buf.fd).sg_entries);
 	unimport(self, handle);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * An exporter takes its time: registration waits for a slow op, for fences and
- * for a move, no longer and no shorter.  A signal ends the wait, and so does
- * kill -9; either way nothing of the buffer is held afterwards.
+ * An exporter takes its time: registration waits for a slow operation, for fences and for a
+ * move, neither shorter nor longer.  A signal ends the wait, and so does kill -9; importers
+ * then hold nothing of the buffer.
  */
 #include "exporters/test_buffer.h"
 #include <pthread.h>
@@ -22,7 +22,7 @@ FIXTURE_TEARDOWN(odd)
 	EXPECT_TRUE(odd_close(self));
 }
 
-/* How long a registration takes, in ms; it has to succeed. */
+/* How many ms a registration takes; it has to succeed. */
 static long reg_time(FIXTURE_DATA(odd) *self, int access)
 {
 	double began = now();
@@ -121,7 +121,7 @@ TEST_F(odd, that_is_moving_is_waited_for)
 		began = now();
 		ASSERT_EQ(0, move(self->buf.fd, 300));
 		mr = must(reg(self, i ? ALL_ACCESS : REMOTE_READ));
-		/* Too early, and these would be other bytes. */
+		/* A registration that is too early would read other bytes. */
 		ASSERT_TRUE(rdma_reads(self, mr, i));
 		ASSERT_GE(ms_since(began), AT_LEAST(300));
 		ASSERT_TRUE(filled(self->buf.cpu, SIZE, i, "buffer"));
@@ -203,7 +203,7 @@ TEST_F(odd, is_no_longer_waited_for_when_a_signal_comes)
 	}
 }
 
-/* A process that registers the buffer, and has had time to get to the wait. */
+/* A process that registers the buffer, when it has had time to begin waiting. */
 static pid_t reg_in_child(int fd)
 {
 	pid_t pid = fork();
@@ -218,7 +218,7 @@ static pid_t reg_in_child(int fd)
 	return pid;
 }
 
-/* Another process is in the slow vmap, with the lock; for us it would be quick. */
+/* Another process holds the lock in a slow vmap; a vmap of ours would be quick. */
 TEST_F(odd, whose_lock_another_has_is_no_longer_waited_for_when_a_signal_comes)
 {
 	double began;

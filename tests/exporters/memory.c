@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Bytes arrive where they belong, at every alignment and length, across pages
- * that are no neighbours in memory, in I/O memory as in system memory.  Each
- * copy is tried with the buffer at either end, and the bytes around are looked
- * at too.  By which accessors I/O memory is reached, exporters/accessors shows.
+ * Bytes arrive where they belong, at every alignment and length, across pages that are not
+ * neighbours in memory, in I/O memory and in system memory.  A case tries each copy with the
+ * buffer at either end, and looks at the bytes around too.  exporters/accessors shows by
+ * which accessors the kernel reaches I/O memory.
  */
 #include "exporters/test_buffer.h"
 
@@ -30,10 +30,10 @@ FIXTURE_TEARDOWN(odd)
 #define LENGTHS 33
 #define AROUND 64
 
-/* In the middle of a page, and with a border of pages at every place inside. */
+/* In the middle of a page, and so that a border of pages comes at every byte. */
 static const size_t places[] = { PAGE / 2, 2 * PAGE - 8, 3 * PAGE - 16, 4 * PAGE - 32 };
 
-/* Whether N bytes at AT are of SEED, and the AROUND ones around as they were. */
+/* Whether the N bytes at AT have the pattern of SEED, and those around are as they were. */
 static bool only_these(FIXTURE_DATA(odd) *self, const uint8_t *before, size_t at, size_t n,
 		       uint32_t seed)
 {
@@ -44,8 +44,8 @@ static bool only_these(FIXTURE_DATA(odd) *self, const uint8_t *before, size_t at
 }
 
 /*
- * One copy into the buffer and one out of it: an RDMA write and read if the
- * buffer is at the far end, a read and a write if it is at the near one.
+ * Copy into the buffer and out of it: by an RDMA write and a read if the buffer is at the
+ * far end, by a read and a write if it is at the near end.
  */
 static bool round_trip(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, bool far, size_t at,
 		       uint32_t n, uint32_t seed)
@@ -125,7 +125,8 @@ TEST_F(odd, takes_atomics_at_both_sides_of_a_page_border)
 	uint64_t value;
 
 	for (size_t at = PAGE - 64; at < PAGE + 64; at += 8) {
-		uint64_t *there = (uint64_t *)(self->buf.cpu + at), *result = (uint64_t *)self->host.cpu;
+		uint64_t *there = (uint64_t *)(self->buf.cpu + at);
+		uint64_t *result = (uint64_t *)self->host.cpu;
 
 		memcpy(before, self->buf.cpu, sizeof(before));
 		value = *there;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * An exporter moves a buffer or takes its memory away.  There is no way to tell
- * an importer by vmap of it, so while one is there a move is refused, and what
- * is revoked stays for it alone; a newcomer gets ENODEV.
+ * An exporter moves a buffer or takes its memory away.  It cannot tell that to an importer
+ * by vmap.  So while there is one, a move is refused, and memory that was taken away stays
+ * for that importer; a new registration gets ENODEV.
  *
  * The last cases do it all at once, for three seconds each.
  */
@@ -25,7 +25,7 @@ FIXTURE_TEARDOWN(odd)
 	EXPECT_TRUE(odd_close(self));
 }
 
-/* True if a process that looks at the buffer dies of it. */
+/* Whether a process that reads the buffer dies of SIGBUS. */
 static bool no_memory_is_there(FIXTURE_DATA(odd) *self)
 {
 	pid_t pid = fork();
@@ -48,7 +48,7 @@ TEST_F(odd, moves_between_registrations)
 		ASSERT_TRUE(rdma_write(self, mr, i));
 		ASSERT_EQ(0, ibv_dereg_mr(mr));
 		ASSERT_EQ(0, move(self->buf.fd, 0));
-		/* A mapping shows the pages where the bytes are now. */
+		/* A mapping shows the new pages. */
 		ASSERT_TRUE(filled(self->buf.cpu, SIZE, i, "buffer"));
 	}
 	ASSERT_EQ(10, query(self->buf.fd).moves);
@@ -142,7 +142,7 @@ TEST_F(odd, that_is_revoked_in_a_move_is_gone_after_it)
 	ASSERT_EQ(0, query(self->buf.fd).pages);
 }
 
-/* What a thread does to a buffer over and over, and what came of it. */
+/* What a thread does to a buffer over and over, and how often. */
 struct race {
 	atomic_bool over;
 	int fd;
@@ -268,7 +268,7 @@ static void *revoker(void *arg)
 	return NULL;
 }
 
-/* Registers until that fails; the number of times that it did not. */
+/* Register until that fails with ENODEV; how often it succeeded, or -1. */
 static int reg_until_revoked(FIXTURE_DATA(odd) *self)
 {
 	for (int ok = 0; ; ok++) {

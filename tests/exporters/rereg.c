@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A region moves from a good buffer to one whose exporter misbehaves.  Where
- * that fails the class of the error and errno say so, nothing of the new buffer
- * is held, and the region is as it was; when the exporter behaves, it goes.
+ * A rereg moves an MR from a good buffer to one whose exporter misbehaves.  If that fails,
+ * the class of the error and errno say so, importers hold nothing of the new buffer, and the
+ * MR is as it was.  When the exporter behaves, the rereg succeeds.
  */
 #include "exporters/test_buffer.h"
 #include <pthread.h>
@@ -23,7 +23,7 @@ FIXTURE_TEARDOWN(odd)
 	EXPECT_TRUE(odd_close(self));
 }
 
-/* Of the buffer that behaves. */
+/* An MR of the good buffer. */
 static struct ibv_mr *reg_good(FIXTURE_DATA(odd) *self)
 {
 	return must(ibv_reg_mr_fd_iova(self->pair.pd, 0, SIZE, IOVA, IBV_MR_FD_TYPE_DMABUF,
@@ -32,11 +32,11 @@ static struct ibv_mr *reg_good(FIXTURE_DATA(odd) *self)
 
 static int rereg(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, int fd)
 {
-	return ibv_rereg_mr_fd_iova(mr, CHANGE_TRANSLATION, NULL, 0, SIZE, IOVA,
+	return ibv_rereg_mr_fd_iova(mr, TRANS, NULL, 0, SIZE, IOVA,
 				    IBV_MR_FD_TYPE_DMABUF, fd, 0);
 }
 
-/* What is written to the region comes to AT, and can be read from there. */
+/* Whether RDMA writes to AT, and reads from there. */
 static bool is_at(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, uint8_t *at)
 {
 	static uint32_t seed = 1000;
@@ -46,7 +46,7 @@ static bool is_at(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, uint8_t *at)
 	       rdma_reads(self, mr, seed);
 }
 
-/* A rereg to the odd buffer fails like this, and has done nothing. */
+/* Whether a rereg to the odd buffer fails with this errno, and changes nothing. */
 static bool fails(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, int expected)
 {
 	uint32_t lkey = mr->lkey, rkey = mr->rkey;
@@ -60,7 +60,7 @@ static bool fails(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, int expected)
 	       at_rest(self->buf.fd) && is_at(self, mr, self->vgem.cpu);
 }
 
-/* It works, and so does the way back. */
+/* Whether a rereg to the odd buffer succeeds, and one back. */
 static bool goes_there_and_back(FIXTURE_DATA(odd) *self, struct ibv_mr *mr)
 {
 	return !rereg(self, mr, self->buf.fd) && held(self->buf.fd, 1, 1, 0) &&
@@ -186,7 +186,7 @@ TEST_F(odd, that_is_revoked_can_be_left_but_not_come_back_to)
 	take_memory(self->buf.fd);
 	ASSERT_TRUE(rdma_write(self, mr, 1));
 	ASSERT_TRUE(rdma_reads(self, mr, 1));
-	/* Another access to the same buffer makes no newcomer. */
+	/* A change of access does not map the buffer again. */
 	ASSERT_EQ(0, ibv_rereg_mr_fd_iova(mr, CHANGE_ACCESS, NULL, 0, 0, 0,
 					  IBV_MR_FD_TYPE_DMABUF, -1, ALL_ACCESS));
 	ASSERT_TRUE(rdma_reads(self, mr, 1));

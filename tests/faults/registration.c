@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Every allocation may fail, and every copy: of a registration of each kind, of
- * a deregistration, and of a context that is opened, closed, or left to exit
- * with MRs in it (/proc/self/fail-nth, as iommufd's selftest does it).
+ * Every allocation and every copy fails once: of a registration of each kind, of a dereg,
+ * and of a context that is opened, closed, or left with MRs in it at exit.
  *
- * After each fault nothing is left of a call that failed; one that survived it
- * did all it should.  What destroys survives, unless it cannot read what it is
- * told to destroy.
+ * A call that failed leaves nothing behind; one that survived the fault did all it should.
+ * What destroys an object survives every fault, unless it cannot read which object.
  */
 #include "faults/sweep.h"
 #include "lib/harness.h"
@@ -31,7 +29,7 @@ FIXTURE_TEARDOWN(fault)
 
 static void sweep_reg(struct env *env, enum kind kind, enum entry e)
 {
-	struct mr mr = { .kind = kind, .access = RWA_ACCESS };
+	struct mr mr = { .kind = kind, .access = RWA };
 	struct sweep s = {};
 
 	while (sweep_next(&s)) {
@@ -67,7 +65,7 @@ TEST_F_TIMEOUT(fault, registration_by_address, 120)
 	sweep_reg(&self->env, IN_HOST, BY_WRITE);
 }
 
-/* Each time with a new file, all hole; SIZE would take too long. */
+/* Each time a new file without a page in it; SIZE would take too long. */
 TEST_F_TIMEOUT(fault, registration_of_a_memfd_with_holes, 120)
 {
 	struct env *env = &self->env;
@@ -75,7 +73,7 @@ TEST_F_TIMEOUT(fault, registration_of_a_memfd_with_holes, 120)
 
 	while (sweep_next(&s)) {
 		struct fd_call c = {
-			.pd = env->pd[0]->handle, .access = RW_ACCESS, .length = 3 * PAGE,
+			.pd = env->pd[0]->handle, .access = RW, .length = 3 * PAGE,
 			.type = IB_UVERBS_MR_FD_TYPE_MEMFD,
 		};
 		struct keys keys;
@@ -98,7 +96,7 @@ TEST_F_TIMEOUT(fault, registration_of_a_memfd_with_holes, 120)
 TEST_F_TIMEOUT(fault, ibv_reg_dmabuf_mr, 120)
 {
 	struct env *env = &self->env;
-	struct mr mr = { .kind = IN_DMABUF, .access = RWA_ACCESS };
+	struct mr mr = { .kind = IN_DMABUF, .access = RWA };
 	struct sweep s = {};
 
 	while (sweep_next(&s)) {
@@ -106,7 +104,7 @@ TEST_F_TIMEOUT(fault, ibv_reg_dmabuf_mr, 120)
 
 		fail_at(s.n);
 		err = dmabuf_reg(env->ctx->cmd_fd, env->pd[0]->handle, env->mem[IN_DMABUF][0].fd, 0,
-				 SIZE, iova_of(0), RWA_ACCESS, &mr.keys);
+				 SIZE, iova_of(0), RWA, &mr.keys);
 		fail_end(&s, err);
 		if (!err) {
 			check_mr(env, &mr);
@@ -116,10 +114,10 @@ TEST_F_TIMEOUT(fault, ibv_reg_dmabuf_mr, 120)
 	sweep_end(&s, "REG_DMABUF_MR", "", "");
 }
 
-/* That its arguments cannot be copied is all that dereg may fail for. */
+/* A dereg may only fail because its arguments cannot be copied. */
 static void sweep_dereg(struct env *env, enum kind kind, enum entry e)
 {
-	struct mr mr = { .kind = kind, .access = RWA_ACCESS };
+	struct mr mr = { .kind = kind, .access = RWA };
 	struct sweep s = {};
 
 	while (sweep_next(&s)) {
@@ -149,10 +147,10 @@ TEST_F_TIMEOUT(fault, dereg_does_not_fail, 120)
 			sweep_dereg(&self->env, kind, e);
 }
 
-/* With an MR of each kind in it. */
+/* Put an MR of each kind into a context. */
 static void raw_fill(struct raw *raw, struct env *env)
 {
-	struct fd_call c = { .access = RWA_ACCESS, .length = SIZE };
+	struct fd_call c = { .access = RWA, .length = SIZE };
 	struct keys keys;
 
 	if ((errno = raw_alloc_pd(raw, &c.pd)))
@@ -163,7 +161,7 @@ static void raw_fill(struct raw *raw, struct env *env)
 		if ((errno = fd_call(raw->fd, BY_IOCTL, &c, &keys)))
 			fail_case("reg");
 	}
-	if ((errno = host_reg(raw->fd, c.pd, (uintptr_t)env->mem[IN_HOST][0].cpu, SIZE, 0, RWA_ACCESS,
+	if ((errno = host_reg(raw->fd, c.pd, (uintptr_t)env->mem[IN_HOST][0].cpu, SIZE, 0, RWA,
 			      &keys)))
 		fail_case("reg host");
 }
@@ -222,15 +220,12 @@ TEST_F_TIMEOUT(fault, closing_a_context_with_mrs_in_it_leaves_nothing, 120)
 		fail_end(&s, 0);
 		check_pinned(env, 0);
 	}
-	/* That nothing can fail is well too. */
+	/* A close may have no point of failure. */
 	printf("# close: %u points\n", s.n - 1);
 	check_nothing_left(env);
 }
 
-/*
- * Whether it came to the failure; that is seen in the process while it is a
- * zombie.
- */
+/* Whether the exit of a process came to point N; its fail-nth tells while it is a zombie. */
 static bool exit_failing_at(struct env *env, unsigned int n)
 {
 	int gate[2], status, fd;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Every allocation of a reregistration may fail, and every copy, whatever it
- * changes and from and to whatever memory, by each of the three entries.
+ * Every allocation and every copy of a rereg fails once, whatever it changes, from and to
+ * every kind of memory, by each of the three entries.
  *
- * After each fault the MR is as it was, or if the call survived as it was to be:
- * keys, range, PD and memory.
+ * After a call that failed the MR is as it was; after one that survived the fault it is as
+ * it was to be: keys, range, PD and memory.
  */
 #include "faults/sweep.h"
 #include "lib/harness.h"
@@ -26,14 +26,14 @@ FIXTURE_TEARDOWN(rereg_fault)
 }
 
 /*
- * A rereg of an MR of FROM; with a change of translation to memory of TO, which
- * for host memory is another command: IB_USER_VERBS_CMD_REREG_MR.
+ * A rereg; a change of translation is to memory of kind TO.  REREG_MR is the third entry,
+ * IB_USER_VERBS_CMD_REREG_MR, which takes ordinary memory.
  */
 struct rereg {
 	const char *what;
 	uint32_t flags;
 	enum kind to;
-	enum entry entry;	/* or */
+	enum entry entry;	/* or REREG_MR */
 #define REREG_MR NR_ENTRIES
 };
 
@@ -43,7 +43,7 @@ static int rereg_call(struct env *env, const struct rereg *r, const struct mr *m
 	struct memory *mem = &env->mem[r->to][1];
 	struct fd_call c = {
 		.rereg = true, .mr = mr->keys.handle, .flags = r->flags,
-		.pd = env->pd[1]->handle, .access = RWA_ACCESS, .fd = mem->fd, .length = SIZE,
+		.pd = env->pd[1]->handle, .access = RWA, .fd = mem->fd, .length = SIZE,
 		.type = fd_type_of(r->to), .iova = iova_of(1),
 	};
 
@@ -58,19 +58,19 @@ static void rereg_done(struct mr *mr, const struct rereg *r, const struct keys *
 	errno = 0;
 	if (keys->lkey != mr->keys.lkey || keys->rkey != mr->keys.rkey)
 		fail_case("other keys after a rereg");
-	if (r->flags & CHANGE_TRANSLATION) {
+	if (r->flags & TRANS) {
 		mr->kind = r->to;
 		mr->nr = 1;
 	}
 	if (r->flags & CHANGE_PD)
 		mr->pd = 1;
 	if (r->flags & CHANGE_ACCESS)
-		mr->access = RWA_ACCESS;
+		mr->access = RWA;
 }
 
 static void sweep_rereg(struct env *env, enum kind from, const struct rereg *r)
 {
-	const struct mr before = { .kind = from, .access = RW_ACCESS };
+	const struct mr before = { .kind = from, .access = RW };
 	struct sweep s = {};
 	bool have = false;
 	struct mr mr;
@@ -105,12 +105,11 @@ static void sweep_reregs(struct env *env, const struct rereg *r, int n)
 			sweep_rereg(env, from, r);
 }
 
-
 TEST_F_TIMEOUT(rereg_fault, rereg_to_a_dma_buf, 240)
 {
 	static const struct rereg r[] = {
-		{ "ioctl(), to a dma-buf,", CHANGE_TRANSLATION, IN_DMABUF, BY_IOCTL },
-		{ "write(), to a dma-buf,", CHANGE_TRANSLATION, IN_DMABUF, BY_WRITE },
+		{ "ioctl(), to a dma-buf,", TRANS, IN_DMABUF, BY_IOCTL },
+		{ "write(), to a dma-buf,", TRANS, IN_DMABUF, BY_WRITE },
 	};
 
 	sweep_reregs(&self->env, r, 2);
@@ -119,8 +118,8 @@ TEST_F_TIMEOUT(rereg_fault, rereg_to_a_dma_buf, 240)
 TEST_F_TIMEOUT(rereg_fault, rereg_to_a_memfd, 240)
 {
 	static const struct rereg r[] = {
-		{ "ioctl(), to a memfd,", CHANGE_TRANSLATION, IN_MEMFD, BY_IOCTL },
-		{ "write(), to a memfd,", CHANGE_TRANSLATION, IN_MEMFD, BY_WRITE },
+		{ "ioctl(), to a memfd,", TRANS, IN_MEMFD, BY_IOCTL },
+		{ "write(), to a memfd,", TRANS, IN_MEMFD, BY_WRITE },
 	};
 
 	sweep_reregs(&self->env, r, 2);
@@ -128,7 +127,7 @@ TEST_F_TIMEOUT(rereg_fault, rereg_to_a_memfd, 240)
 
 TEST_F_TIMEOUT(rereg_fault, rereg_to_host_memory, 240)
 {
-	static const struct rereg r = { "REREG_MR, to host memory,", CHANGE_TRANSLATION, IN_HOST, REREG_MR };
+	static const struct rereg r = { "REREG_MR, to host memory,", TRANS, IN_HOST, REREG_MR };
 
 	sweep_reregs(&self->env, &r, 1);
 }
@@ -158,9 +157,9 @@ TEST_F_TIMEOUT(rereg_fault, rereg_to_other_access, 240)
 TEST_F_TIMEOUT(rereg_fault, rereg_of_all_at_once, 240)
 {
 	static const struct rereg r[] = {
-		{ "ioctl(), all and a dma-buf,", CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS, IN_DMABUF, BY_IOCTL },
-		{ "write(), all and a memfd,", CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS, IN_MEMFD, BY_WRITE },
-		{ "REREG_MR, all,", CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS, IN_HOST, REREG_MR },
+		{ "ioctl(), all and a dma-buf,", CHANGE_ALL, IN_DMABUF, BY_IOCTL },
+		{ "write(), all and a memfd,", CHANGE_ALL, IN_MEMFD, BY_WRITE },
+		{ "REREG_MR, all,", CHANGE_ALL, IN_HOST, REREG_MR },
 	};
 
 	sweep_reregs(&self->env, r, 3);

@@ -143,7 +143,7 @@ static void pd_open(struct env *env, int i)
 {
 	env->pd[i] = must(ibv_alloc_pd(env->ctx));
 	pair_open_in(&env->pair[i], env->pd[i]);
-	env->local_mr[i] = memory_reg(&env->local, env->pd[i], RW_ACCESS);
+	env->local_mr[i] = memory_reg(&env->local, env->pd[i], RW);
 }
 
 /*

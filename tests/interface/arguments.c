@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/*
- * Arguments that are wrong, each by the ioctl() and by the write() entry, which
- * have to agree.
- */
+/* Wrong arguments, each by the ioctl() and by the write() entry, which have to agree. */
 #include "interface/mistakes.h"
 
-/* What one argument is, if it is not what it should be. */
+/* The argument that is wrong, and what it is instead. */
 enum field { MR, FLAGS, PD, ACCESS, TYPE, FD, OFFSET, LENGTH, IOVA_ };
 enum object { NUMBER, A_CQ, A_PD, AN_MR, DEAD_PD, DEAD_MR, OTHER_PD, OTHER_MR, A_MEMFD, A_SOCKET,
 	      CMD_FD, A_DMABUF };
@@ -89,11 +86,11 @@ static const struct mistake mistakes[] = {
 	{ "an iova that wraps", EOVERFLOW, IOVA_, -PAGE, 0, 0 },
 	{ "remote write without local write", EINVAL, ACCESS, REMOTE_WRITE, 0, 0 },
 	{ "atomics without local write", EINVAL, ACCESS, REMOTE_ATOMIC, 0, 0 },
-	{ "an unknown access flag", EINVAL, ACCESS, RW_ACCESS | 1 << 15, 0, 0 },
-	{ "the last access flag", EINVAL, ACCESS, RW_ACCESS | 1u << 31, 0, 0 },
+	{ "an unknown access flag", EINVAL, ACCESS, RW | 1 << 15, 0, 0 },
+	{ "the last access flag", EINVAL, ACCESS, RW | 1u << 31, 0, 0 },
 	{ "all access flags", EINVAL, ACCESS, UINT32_MAX, 0, 0 },
-	{ "on demand", EOPNOTSUPP, ACCESS, RW_ACCESS | IBV_ACCESS_ON_DEMAND, 0, 0 },
-	{ "flush of a dma-buf", EOPNOTSUPP, ACCESS, RW_ACCESS | IBV_ACCESS_FLUSH_GLOBAL, 0, 0 },
+	{ "on demand", EOPNOTSUPP, ACCESS, RW | IBV_ACCESS_ON_DEMAND, 0, 0 },
+	{ "flush of a dma-buf", EOPNOTSUPP, ACCESS, RW | IBV_ACCESS_FLUSH_GLOBAL, 0, 0 },
 	/* of a rereg only */
 	{ "a PD for the MR", EINVAL, MR, 0, A_PD, 0 },
 	{ "a CQ for the MR", EINVAL, MR, 0, A_CQ, 0 },
@@ -111,6 +108,9 @@ TEST_F_TIMEOUT(uapi, both_entries_say_the_same_of_each_mistake, 300)
 	for (int i = 0; i < ARRAY_SIZE(mistakes); i++) {
 		const struct mistake *m = &mistakes[i];
 
+		if (m->err == EOPNOTSUPP && (m->value & IBV_ACCESS_ON_DEMAND) &&
+		    device_can("on-demand"))
+			continue;	/* no mistake */
 		for (int rereg = m->field <= FLAGS; rereg < 2; rereg++) {
 			for (int e = 0; e < NR_ENTRIES; e++) {
 				struct fd_call c = right_call(self, rereg);
@@ -125,7 +125,7 @@ TEST_F_TIMEOUT(uapi, both_entries_say_the_same_of_each_mistake, 300)
 	ASSERT_EQ(0, self->failures);
 }
 
-/* Else what follows and what went before would show nothing. */
+/* Without that the other cases would show nothing. */
 TEST_F(uapi, without_a_mistake_both_entries_succeed)
 {
 	for (int e = 0; e < NR_ENTRIES; e++) {
@@ -143,7 +143,7 @@ TEST_F(uapi, without_a_mistake_both_entries_succeed)
 	}
 }
 
-/* What the flags do not ask for may be anything. */
+/* An argument that the flags do not ask for may be anything. */
 TEST_F(uapi, what_a_rereg_does_not_change_is_not_looked_at)
 {
 	for (int e = 0; e < NR_ENTRIES; e++) {
@@ -152,7 +152,7 @@ TEST_F(uapi, what_a_rereg_does_not_change_is_not_looked_at)
 			struct keys keys;
 
 			c.flags = flags;
-			if (!(flags & CHANGE_TRANSLATION)) {
+			if (!(flags & TRANS)) {
 				c.fd = -1;
 				c.type = 77;
 				c.offset = c.length = c.iova = -1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The words for what the device can do (lib/device.h) are true as far as the device,
- * or a call with an fd that is not open, tells.
+ * The words for what the device can do (lib/device.h) agree with what the device reports,
+ * and with what a registration says of an fd that is not open.
  */
 #include "lib/device.h"
 #include "lib/harness.h"
@@ -21,7 +21,7 @@ FIXTURE_SETUP(words)
 	self->ctx = device_open();
 	self->pd = must(ibv_alloc_pd(self->ctx));
 	memory_open(&self->memory, HOST, PAGE);
-	self->mr = memory_reg(&self->memory, self->pd, RW_ACCESS);
+	self->mr = memory_reg(&self->memory, self->pd, RW);
 	ASSERT_EQ(0, ibv_query_device_ex(self->ctx, NULL, &self->attr));
 }
 
@@ -50,19 +50,19 @@ TEST_F(words, are_those_that_the_device_reports)
 	EXPECT_WORD("on-demand", self->attr.odp_caps.general_caps & IBV_ODP_SUPPORT);
 }
 
-/* Who can do it looks at the fd, and says that it is not open. */
+/* A driver that can do it looks at the fd, which is not open. */
 TEST_F(words, are_those_that_registration_knows)
 {
 	EXPECT_EQ(NULL, ibv_reg_mr_fd(self->pd, NULL, PAGE, IBV_MR_FD_TYPE_DMABUF, -1, 0));
 	EXPECT_WORD("reg_mr_fd", errno == EBADF);
 	EXPECT_EQ(NULL, ibv_reg_mr_fd(self->pd, NULL, PAGE, IBV_MR_FD_TYPE_MEMFD, -1, 0));
 	EXPECT_WORD("memfd", errno == EBADF);
-	EXPECT_NE(0, ibv_rereg_mr_fd(self->mr, CHANGE_TRANSLATION, NULL, NULL, PAGE,
+	EXPECT_NE(0, ibv_rereg_mr_fd(self->mr, TRANS, NULL, NULL, PAGE,
 				     IBV_MR_FD_TYPE_DMABUF, -1, 0));
 	EXPECT_WORD("rereg_mr_fd", errno == EBADF);
 }
 
-/* A word that is spelt wrong would skip cases. */
+/* A misspelt word would skip cases. */
 TEST_F(words, are_all_known)
 {
 	static const char *const known[] = {

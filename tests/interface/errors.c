@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What a user can do wrong when registering by fd: each mistake has its errno,
- * and leaves no MR and no reference on the buffer behind.  All are tried
- * through the library and, where the two differ, as the raw write() command.
+ * What a user can do wrong when registering by fd: each mistake has its errno, and leaves
+ * no MR and no reference on the buffer behind.  A case tries it through the library and as
+ * a raw write() command.
  */
 #include "lib/counts.h"
 #include "lib/harness.h"
@@ -12,7 +12,6 @@
 #include <fcntl.h>
 
 #define SIZE (64 * PAGE)
-
 
 FIXTURE(reg)
 {
@@ -32,7 +31,7 @@ FIXTURE_SETUP(reg)
 
 FIXTURE_TEARDOWN(reg)
 {
-	/* No failed call holds the buffer: when we let go of it, it is gone. */
+	/* No failed call holds the buffer, so closing it here releases it. */
 	memory_close(&self->buf);
 	EXPECT_TRUE(nothing_left());
 	pd_close(self->pd);
@@ -74,16 +73,16 @@ static int errno_of(struct ibv_pd *pd, uint64_t offset, uint64_t length, uint64_
 
 TEST_F(reg, a_closed_fd_is_EBADF)
 {
-	ASSERT_EQ(EBADF, errno_of(self->pd, 0, PAGE, 0, DMABUF, 999, RW_ACCESS));
-	ASSERT_EQ(EBADF, errno_of(self->pd, 0, PAGE, 0, DMABUF, -1, RW_ACCESS));
+	ASSERT_EQ(EBADF, errno_of(self->pd, 0, PAGE, 0, DMABUF, 999, RW));
+	ASSERT_EQ(EBADF, errno_of(self->pd, 0, PAGE, 0, DMABUF, -1, RW));
 }
 
 TEST_F(reg, an_fd_that_is_no_dma_buf_is_EBADFD)
 {
 	int memfd = memfd_of(SIZE, 0);
 
-	ASSERT_EQ(EBADFD, errno_of(self->pd, 0, PAGE, 0, DMABUF, memfd, RW_ACCESS));
-	ASSERT_EQ(EBADFD, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.drm_fd, RW_ACCESS));
+	ASSERT_EQ(EBADFD, errno_of(self->pd, 0, PAGE, 0, DMABUF, memfd, RW));
+	ASSERT_EQ(EBADFD, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.drm_fd, RW));
 	close(memfd);
 }
 
@@ -91,34 +90,34 @@ TEST_F(reg, a_range_past_the_end_is_ERANGE)
 {
 	uint64_t size = self->buf.size;
 
-	ASSERT_EQ(ERANGE, errno_of(self->pd, 0, size + 1, 0, DMABUF, self->buf.fd, RW_ACCESS));
-	ASSERT_EQ(ERANGE, errno_of(self->pd, size - 1, 2, size - 1, DMABUF, self->buf.fd, RW_ACCESS));
-	ASSERT_EQ(ERANGE, errno_of(self->pd, size, 1, size, DMABUF, self->buf.fd, RW_ACCESS));
-	ASSERT_EQ(ERANGE, errno_of(self->pd, 0, 1ul << 62, 0, DMABUF, self->buf.fd, RW_ACCESS));
+	ASSERT_EQ(ERANGE, errno_of(self->pd, 0, size + 1, 0, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(ERANGE, errno_of(self->pd, size - 1, 2, size - 1, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(ERANGE, errno_of(self->pd, size, 1, size, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(ERANGE, errno_of(self->pd, 0, 1ul << 62, 0, DMABUF, self->buf.fd, RW));
 }
 
 TEST_F(reg, a_range_that_wraps_is_EOVERFLOW)
 {
-	ASSERT_EQ(EOVERFLOW, errno_of(self->pd, -PAGE, 2 * PAGE, 0, DMABUF, self->buf.fd, RW_ACCESS));
-	ASSERT_EQ(EOVERFLOW, errno_of(self->pd, 0, 2 * PAGE, -PAGE, DMABUF, self->buf.fd, RW_ACCESS));
-	ASSERT_EQ(EOVERFLOW, errno_of(self->pd, 1, -1, 1, DMABUF, self->buf.fd, RW_ACCESS));
+	ASSERT_EQ(EOVERFLOW, errno_of(self->pd, -PAGE, 2 * PAGE, 0, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(EOVERFLOW, errno_of(self->pd, 0, 2 * PAGE, -PAGE, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(EOVERFLOW, errno_of(self->pd, 1, -1, 1, DMABUF, self->buf.fd, RW));
 }
 
 TEST_F(reg, zero_length_is_EINVAL)
 {
-	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, 0, 0, DMABUF, self->buf.fd, RW_ACCESS));
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, 0, 0, DMABUF, self->buf.fd, RW));
 }
 
 TEST_F(reg, iova_and_offset_that_differ_in_the_page_are_EINVAL)
 {
-	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 1, DMABUF, self->buf.fd, RW_ACCESS));
-	ASSERT_EQ(EINVAL, errno_of(self->pd, 100, 8, PAGE + 101, DMABUF, self->buf.fd, RW_ACCESS));
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 1, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 100, 8, PAGE + 101, DMABUF, self->buf.fd, RW));
 }
 
 TEST_F(reg, an_unknown_type_is_EINVAL)
 {
-	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, 0, self->buf.fd, RW_ACCESS));
-	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, 77, self->buf.fd, RW_ACCESS));
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, 0, self->buf.fd, RW));
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, 77, self->buf.fd, RW));
 }
 
 TEST_F(reg, remote_write_or_atomic_without_local_write_is_EINVAL)
@@ -131,28 +130,28 @@ TEST_F(reg, remote_write_or_atomic_without_local_write_is_EINVAL)
 
 TEST_F(reg, an_unknown_access_flag_is_EINVAL)
 {
-	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd, RW_ACCESS | 1 << 15));
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd, RW | 1 << 15));
 }
 
 TEST_F(reg, on_demand_and_flush_are_EOPNOTSUPP)
 {
 	if (!device_can("on-demand"))
 		ASSERT_EQ(EOPNOTSUPP, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd,
-					       RW_ACCESS | IBV_ACCESS_ON_DEMAND));
+					       RW | IBV_ACCESS_ON_DEMAND));
 	ASSERT_EQ(EOPNOTSUPP, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd,
-				       RW_ACCESS | IBV_ACCESS_FLUSH_GLOBAL));
+				       RW | IBV_ACCESS_FLUSH_GLOBAL));
 	ASSERT_EQ(EOPNOTSUPP, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd,
-				       RW_ACCESS | IBV_ACCESS_FLUSH_PERSISTENT));
+				       RW | IBV_ACCESS_FLUSH_PERSISTENT));
 }
 
 TEST_F(reg, rereg_does_not_smuggle_flush_in)
 {
-	struct ibv_mr *mr = must(ibv_reg_mr_fd(self->pd, NULL, PAGE, DMABUF, self->buf.fd, RW_ACCESS));
+	struct ibv_mr *mr = must(ibv_reg_mr_fd(self->pd, NULL, PAGE, DMABUF, self->buf.fd, RW));
 	struct keys keys;
 
 	ASSERT_EQ(EOPNOTSUPP, host_rereg(self->ctx->cmd_fd, mr->handle,
 					 CHANGE_ACCESS, 0, 0, 0, 0,
-					 RW_ACCESS | IBV_ACCESS_FLUSH_GLOBAL, &keys));
+					 RW | IBV_ACCESS_FLUSH_GLOBAL, &keys));
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
@@ -161,7 +160,7 @@ TEST_F(reg, write_access_to_a_read_only_fd_is_EACCES)
 	int fd = heap_fd(SIZE, O_RDONLY);
 	struct ibv_mr *mr;
 
-	ASSERT_EQ(EACCES, errno_of(self->pd, 0, PAGE, 0, DMABUF, fd, RW_ACCESS));
+	ASSERT_EQ(EACCES, errno_of(self->pd, 0, PAGE, 0, DMABUF, fd, RW));
 	ASSERT_EQ(EACCES, errno_of(self->pd, 0, PAGE, 0, DMABUF, fd, IBV_ACCESS_MW_BIND));
 	mr = must(ibv_reg_mr_fd(self->pd, NULL, PAGE, DMABUF, fd, REMOTE_READ));
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
@@ -172,17 +171,17 @@ TEST_F(reg, a_write_only_fd_is_EACCES)
 {
 	int fd = heap_fd(SIZE, O_WRONLY);
 
-	ASSERT_EQ(EACCES, errno_of(self->pd, 0, PAGE, 0, DMABUF, fd, RW_ACCESS));
+	ASSERT_EQ(EACCES, errno_of(self->pd, 0, PAGE, 0, DMABUF, fd, RW));
 	close(fd);
 }
 
 TEST_F(reg, ibv_reg_dmabuf_mr_says_the_same)
 {
-	ASSERT_EQ(NULL, ibv_reg_dmabuf_mr(self->pd, 0, PAGE, 0, 999, RW_ACCESS));
+	ASSERT_EQ(NULL, ibv_reg_dmabuf_mr(self->pd, 0, PAGE, 0, 999, RW));
 	ASSERT_EQ(EBADF, errno);
-	ASSERT_EQ(NULL, ibv_reg_dmabuf_mr(self->pd, 0, SIZE + 1, 0, self->buf.fd, RW_ACCESS));
+	ASSERT_EQ(NULL, ibv_reg_dmabuf_mr(self->pd, 0, SIZE + 1, 0, self->buf.fd, RW));
 	ASSERT_EQ(ERANGE, errno);
-	ASSERT_EQ(NULL, ibv_reg_dmabuf_mr(self->pd, 0, 0, 0, self->buf.fd, RW_ACCESS));
+	ASSERT_EQ(NULL, ibv_reg_dmabuf_mr(self->pd, 0, 0, 0, self->buf.fd, RW));
 	ASSERT_EQ(EINVAL, errno);
 }
 
@@ -195,18 +194,18 @@ TEST_F(reg, a_device_without_the_op_is_EOPNOTSUPP)
 	ctx = device_open_named("siw0");
 	pd = must(ibv_alloc_pd(ctx));
 	/* The library says so without asking the kernel; write() asks it. */
-	ASSERT_EQ(EOPNOTSUPP, errno_of(pd, 0, PAGE, 0, DMABUF, self->buf.fd, RW_ACCESS));
+	ASSERT_EQ(EOPNOTSUPP, errno_of(pd, 0, PAGE, 0, DMABUF, self->buf.fd, RW));
 	ASSERT_EQ(0, ibv_dealloc_pd(pd));
-	ibv_close_device(ctx);
+	device_close(ctx);
 	ASSERT_EQ(0, system("rdma link delete siw0"));
 }
 
 TEST_F(reg, the_write_command_registers)
 {
-	/* Its MR has no library object; closing the device ends it. */
-	ASSERT_EQ(0, errno_of_write_cmd(self->pd, 0, SIZE, 0, DMABUF, self->buf.fd, RW_ACCESS));
+	/* The library does not know this MR; closing the device releases it. */
+	ASSERT_EQ(0, errno_of_write_cmd(self->pd, 0, SIZE, 0, DMABUF, self->buf.fd, RW));
 	ASSERT_EQ(1, mr_count());
-	/* The PD is in use by it, so leave both to a close of the device. */
+	/* The MR uses the PD, so that is left to the close too. */
 	device_close(self->ctx);
 	self->pd = NULL;
 	self->ctx = NULL;

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Calls that are nearly right, very many of them, by both entries: reg, rereg
- * and dereg with one to three things in them changed to a value that somebody
- * may not have thought of.  Two processes of two threads each, the two threads
- * on the same context and the same MRs, so that a handle may be reregistered,
- * used and ended at once.
+ * 100,000 calls of reg, rereg and dereg that are nearly right, by both entries: in each,
+ * up to three things have a value that somebody may not have thought of.  There are two
+ * processes of two threads each.  The threads of a process share a context and its MRs, so
+ * one may use, reregister or deregister an MR while the other does.
  *
- * What a call says is not looked at one by one; the kernel is to survive
- * without a word in its log, and in the end everything is closed, nothing is
- * pinned, and a new MR works.  That the calls are nearly right is: a good part
- * of each kind succeeds, and every errno that is documented is seen.
+ * No case looks at the result of a single call.  The kernel must survive without a word in
+ * its log; in the end everything is closed, nothing is pinned, and a new MR works.  To show
+ * that the calls were nearly right, a good part of each kind must succeed, and every
+ * documented errno must occur.
  *
- * MRFD_SEED in the environment of scripts/check repeats the calls of a run, each
- * thread's in their order; how those of two threads mix is up to the scheduler,
- * and with it what the handles are of which a call makes use.
+ * MRFD_SEED in the environment of scripts/check repeats the calls of a run, each thread's in
+ * their order.  How those of two threads mix, and so what a handle names at that moment, is
+ * up to the scheduler.
  */
 #include "lib/counts.h"
 #include "lib/harness.h"
@@ -43,18 +42,18 @@
 enum op { REG, REREG, DEREG, NR_OPS };
 static const char *const op_name[] = { "reg", "rereg", "dereg" };
 
-/* Shared by all; counted as the calls are made. */
+/* Of all processes. */
 struct stats {
 	atomic_uint calls[NR_OPS], ok[NR_OPS], err[256];
 };
 
-/* What a process has to make calls with; its threads share it. */
+/* What the calls of a process use; its threads share it. */
 struct target {
 	struct stats *stats;
 	struct pair pair;
 	uint32_t pd[2];
 	uint32_t no_pd;		/* a handle of another object */
-	int fd[12];		/* the first ones are good */
+	int fd[12];		/* the first NR_GOOD are good */
 #define NR_GOOD 3
 #define SPARSE 3
 	int nr_fds;
@@ -81,7 +80,7 @@ static uint32_t below(struct worker *w, uint32_t n)
 
 #define one_of(w, array) ((array)[below(w, sizeof(array) / sizeof((array)[0]))])
 
-/* A number that is an edge of something. */
+/* A number at a limit of something. */
 static uint64_t edge(struct worker *w)
 {
 	static const uint64_t edges[] = {
@@ -101,7 +100,7 @@ static uint64_t edge(struct worker *w)
 	}
 }
 
-/* One that lives if there is, as far as is known. */
+/* The handle of an MR, which another thread may deregister at any time. */
 static uint32_t some_mr(struct worker *w)
 {
 	uint32_t mr = -1u;
@@ -114,8 +113,8 @@ static uint32_t some_mr(struct worker *w)
 static void valid_call(struct worker *w, struct fd_call *c, enum op op)
 {
 	static const uint32_t access[] = {
-		RW_ACCESS, RW_ACCESS, RW_ACCESS, LOCAL_WRITE, 0, REMOTE_READ,
-		RW_ACCESS | REMOTE_ATOMIC, RW_ACCESS | IBV_ACCESS_MW_BIND,
+		RW, RW, RW, LOCAL_WRITE, 0, REMOTE_READ,
+		RW | REMOTE_ATOMIC, RW | IBV_ACCESS_MW_BIND,
 	};
 	struct target *t = w->t;
 	int fd = below(w, NR_GOOD);
@@ -153,7 +152,7 @@ static void change_field(struct worker *w, struct fd_call *c)
 	case 7: c->offset = edge(w); break;
 	case 8: c->length = edge(w); break;
 	case 9: c->iova = edge(w); break;
-	case 10: /* more than may be pinned */
+	case 10: /* more than the limit allows to pin */
 		c->fd = t->fd[SPARSE];
 		c->type = IB_UVERBS_MR_FD_TYPE_MEMFD;
 		c->length = 1ul << (20 + below(w, 30));
@@ -201,7 +200,7 @@ static void change_msg(struct worker *w, union msg *m)
 		if (n < MSG_ATTRS)
 			*msg_add(m, 0, 0, 0) = save;
 		break;
-	case 10: /* another order is no mistake */
+	case 10: /* a changed order, which is right */
 		save = *attr;
 		*attr = m->hdr.attrs[last];
 		m->hdr.attrs[last] = save;
@@ -231,7 +230,7 @@ static void change_wcmd(struct worker *w, struct wcmd *c, size_t *size)
 	case 1: c->hdr.in_words = edge(w); break;
 	case 2: c->hdr.out_words = below(w, 2) ? below(w, 8) : edge(w); break;
 	case 3: *size = below(w, *size + 1); break;
-	case 4: /* longer or shorter, and it says so */
+	case 4: /* another size, which the header agrees with */
 		c->hdr.in_words = 2 + below(w, 32);
 		*size = c->hdr.in_words * 4;
 		break;
@@ -285,7 +284,7 @@ static void count(struct worker *w, enum op op, int err)
 		atomic_fetch_add(&s->ok[op], 1);
 }
 
-/* A handle that is no more leaves the table, as it will be another MR's soon. */
+/* Remove a dead handle from the table: it will soon name another MR. */
 static void one_dereg(struct worker *w, enum entry e, uint32_t mr)
 {
 	int err = mr_dereg(w->t->pair.ctx->cmd_fd, e, mr);
@@ -313,7 +312,7 @@ static void one_call(struct worker *w)
 	while (fields--)
 		change_field(w, &c);
 	if (op == DEREG) {
-		/* of another kind of object too, which must not be ended so */
+		/* or a handle of another kind of object, which dereg must not touch */
 		one_dereg(w, e, below(w, 8) ? c.mr : below(w, 64));
 		return;
 	}
@@ -323,7 +322,7 @@ static void one_call(struct worker *w)
 		err = call_write(w, &c, changes, &handle);
 	count(w, op, err);
 	if (!err && op == REG && handle != -1u) {
-		/* its place in the table may be another's, which then ends */
+		/* it may replace another one in the table, which is then deregistered */
 		handle = atomic_exchange(&one_of(w, w->t->mr), handle);
 		if (handle != -1u)
 			one_dereg(w, e, handle);
@@ -388,7 +387,7 @@ static void target_open(struct target *t, struct stats *stats)
 	for (int i = 0; i < MRS; i++)
 		t->mr[i] = -1u;
 	fds_open(t);
-	/* a page for nobody, one for reading, the last bytes of one */
+	/* a page without access, a page for reading, the last bytes of a page */
 	if (mprotect(two + PAGE, PAGE, PROT_NONE))
 		fail_case("mprotect");
 	t->bad[0] = 0;
@@ -413,11 +412,11 @@ static void be_limited(void)
 		fail_case("RLIMIT_MEMLOCK");
 }
 
-/* As much as the limit allows can be pinned, and it works. */
+/* All that the limit allows can be pinned again, and RDMA reaches it. */
 static void check_whole(void)
 {
 	struct pair pair;
-	struct fd_call c = { .access = RW_ACCESS, .length = MEMLOCK - PAGE,
+	struct fd_call c = { .access = RW, .length = MEMLOCK - PAGE,
 			     .type = IB_UVERBS_MR_FD_TYPE_MEMFD };
 	struct memory memfd, local;
 	struct ibv_mr *local_mr;
@@ -428,7 +427,7 @@ static void check_whole(void)
 		fail_case("%ld KiB are pinned at the end", pinned_kb());
 	pair_open(&pair, device_open(), NULL);
 	memory_open_filled(&local, HOST, PAGE, 5);
-	local_mr = memory_reg(&local, pair.pd, RW_ACCESS);
+	local_mr = memory_reg(&local, pair.pd, RW);
 	c.pd = pair.pd->handle;
 	memory_open(&memfd, MEMFD, c.length);
 	c.fd = memfd.fd;
@@ -439,7 +438,7 @@ static void check_whole(void)
 		fail_case("RDMA write");
 }
 
-/* One process of the run; ends with exit status 0 if it has found no fault. */
+/* One process of the run; it exits with 0 if it has found no fault. */
 static void run(struct stats *stats, uint64_t seed, int nr)
 {
 	static struct target t;
@@ -456,16 +455,16 @@ static void run(struct stats *stats, uint64_t seed, int nr)
 	}
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);
-	/* Its MRs end with the context, which the queues' mappings keep open. */
+	/* The mappings of the queues keep the context open, and with it its MRs. */
 	if (ibv_destroy_qp(t.pair.qp[0]) || ibv_destroy_qp(t.pair.qp[1]) ||
 	    ibv_destroy_cq(t.pair.cq))
 		fail_case("destroy QPs and CQ");
-	ibv_close_device(t.pair.ctx);
+	device_close(t.pair.ctx);
 	check_whole();
 	_exit(0);
 }
 
-/* Every errno that mr_fd.rst has but ENOSPC of a file system, and the ABI's own. */
+/* Every errno that mr_fd.rst documents, but ENOSPC of a file system; and the ABI's own. */
 static const int wanted[] = {
 	EBADF, EBADFD, EACCES, EPERM, ERANGE, EOVERFLOW, EINVAL, EOPNOTSUPP, ENXIO, ENOMEM,
 	ENOENT, EFAULT, ENOSPC, EPROTONOSUPPORT,

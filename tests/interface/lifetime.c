@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Who keeps what alive: an MR needs neither the fd that it was made from nor the
- * process that made the buffer; and whatever way it ends, by dereg, by exit, by
- * a signal in the middle of traffic, or with its device, nothing is left.
+ * An MR needs neither the fd that it was made from nor the process that made the buffer.
+ * Whatever way it ends, by dereg, by exit, by a signal in the middle of traffic, or with
+ * its device, nothing is left.
  */
 #include "lib/counts.h"
 #include "lib/harness.h"
@@ -26,6 +26,8 @@ FIXTURE_SETUP(life)
 
 FIXTURE_TEARDOWN(life)
 {
+	if (!device_exists())
+		EXPECT_TRUE(device_add());	/* the case has failed while it was deleted */
 	EXPECT_TRUE(nothing_left());
 }
 
@@ -71,7 +73,7 @@ TEST_F(life, the_fd_may_be_closed_after_registration)
 	ASSERT_EQ(IBV_WC_SUCCESS, write_all(&t));
 	ASSERT_TRUE(filled(t.buf.cpu, SIZE, 1, "buffer"));
 	memory_close(&t.buf);
-	/* No handle, no fd, no mapping: the MR alone holds the buffer now. */
+	/* Without handle, fd and mapping only the MR holds the buffer. */
 	fill(t.host.cpu, SIZE, 2);
 	ASSERT_EQ(IBV_WC_SUCCESS, write_all(&t));
 	memset(t.host.cpu, 0, SIZE);
@@ -102,7 +104,7 @@ TEST_F(life, a_buffer_can_be_registered_many_times)
 	traffic_close(&t);
 }
 
-/* A child with MRs registered and RDMA under way, until it is killed. */
+/* A child with RDMA under way until it is killed; it writes a byte to READY when there is. */
 static pid_t start_traffic(enum memory_kind kind, int ready)
 {
 	pid_t pid = fork();
@@ -187,8 +189,8 @@ TEST_F_TIMEOUT(life, a_device_deleted_amid_traffic_leaves_nothing, 120)
 	if (!del)
 		device_delete_exec();
 	/*
-	 * rxe has no way to take a device from under a process that has it
-	 * open, so the delete waits for the process; that must end it.
+	 * The delete waits for processes that have the device open: rxe cannot take
+	 * it away from them.  When the process has ended, so must the delete.
 	 */
 	sleep(1);
 	ASSERT_EQ(SIGKILL, kill_and_wait(pid));

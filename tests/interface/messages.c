@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Messages that are wrong in what only an ioctl() or only a write() has: its
- * attributes, sizes, header, and the memory it is read from and answered to.
+ * What can be wrong only in an ioctl() or only in a write(): attributes, sizes, the header,
+ * and the memory that holds the message or takes the answer.
  */
 #include "interface/mistakes.h"
 #include <sys/wait.h>
 
-/* A message that is right, to be spoiled and sent. */
+/* A right message, for a case to spoil and send. */
 static struct keys *msg_right(FIXTURE_DATA(uapi) *self, union msg *m, bool rereg)
 {
 	static struct keys keys;
@@ -16,7 +16,7 @@ static struct keys *msg_right(FIXTURE_DATA(uapi) *self, union msg *m, bool rereg
 	return &keys;
 }
 
-/* Sent; an MR that came of it all the same is ended. */
+/* Send it; deregister the MR, should there be one. */
 static int sent(FIXTURE_DATA(uapi) *self, union msg *m, bool rereg)
 {
 	int err = msg_send(self->ctx->cmd_fd, m);
@@ -86,7 +86,7 @@ TEST_F_TIMEOUT(uapi, an_attribute_of_another_size_is_EINVAL, 120)
 	ASSERT_EQ(0, self->failures);
 }
 
-/* Flags may be 4 bytes or 8, and those above the fourth count. */
+/* Flags may have 4 bytes or 8; the kernel looks at all of them. */
 TEST_F(uapi, flags_of_eight_bytes_are_looked_at_whole)
 {
 	for (int rereg = 0; rereg < 2; rereg++) {
@@ -108,18 +108,18 @@ TEST_F(uapi, flags_of_eight_bytes_are_looked_at_whole)
 TEST_F(uapi, a_number_that_needs_more_than_its_bits_is_refused)
 {
 	for (int rereg = 0; rereg < 2; rereg++) {
+		int pd = rereg ? UVERBS_ATTR_REREG_MR_FD_PD_HANDLE :
+				 UVERBS_ATTR_REG_MR_FD_PD_HANDLE;
+		int fd = rereg ? UVERBS_ATTR_REREG_MR_FD_FD : UVERBS_ATTR_REG_MR_FD_FD;
+		int type = rereg ? UVERBS_ATTR_REREG_MR_FD_TYPE : UVERBS_ATTR_REG_MR_FD_TYPE;
 		const struct {
 			int id, err;
 			uint64_t or;
 		} large[] = {
-			{ rereg ? UVERBS_ATTR_REREG_MR_FD_PD_HANDLE : UVERBS_ATTR_REG_MR_FD_PD_HANDLE,
-			  ENOENT, 1ul << 32 },
-			{ rereg ? UVERBS_ATTR_REREG_MR_FD_PD_HANDLE : UVERBS_ATTR_REG_MR_FD_PD_HANDLE,
-			  EINVAL, 1ul << 63 },
-			{ rereg ? UVERBS_ATTR_REREG_MR_FD_FD : UVERBS_ATTR_REG_MR_FD_FD,
-			  EINVAL, 1ul << 32 },
-			{ rereg ? UVERBS_ATTR_REREG_MR_FD_TYPE : UVERBS_ATTR_REG_MR_FD_TYPE,
-			  EINVAL, 1ul << 32 },
+			{ pd, ENOENT, 1ul << 32 },
+			{ pd, EINVAL, 1ul << 63 },
+			{ fd, EINVAL, 1ul << 32 },
+			{ type, EINVAL, 1ul << 32 },
 		};
 
 		for (int i = 0; i < ARRAY_SIZE(large); i++) {
@@ -133,7 +133,7 @@ TEST_F(uapi, a_number_that_needs_more_than_its_bits_is_refused)
 	ASSERT_EQ(0, self->failures);
 }
 
-/* Bits of an attribute's flags that nobody has given a meaning are ignored. */
+/* The kernel ignores bits of an attribute's flags that have no meaning. */
 TEST_F(uapi, an_unknown_attribute_counts_if_it_says_so)
 {
 	for (int rereg = 0; rereg < 2; rereg++) {
@@ -188,7 +188,7 @@ TEST_F(uapi, a_header_that_is_wrong_is_refused)
 	ASSERT_EQ(0, self->failures);
 }
 
-/* A message at another place, in memory that cannot be read or not written. */
+/* A message in memory that the kernel cannot read, or not write. */
 static int sent_from(FIXTURE_DATA(uapi) *self, const void *at)
 {
 	return msg_send(self->ctx->cmd_fd, (union msg *)at);
@@ -199,7 +199,8 @@ TEST_F(uapi, memory_of_an_ioctl_that_cannot_be_used_is_EFAULT)
 	for (int rereg = 0; rereg < 2; rereg++) {
 		uint8_t *none = self->edge + PAGE, *ro = self->read_only;
 		uint8_t *const out[] = { NULL, none, none - 2, ro, (uint8_t *)0xffffffff81000000 };
-		const char *const what[] = { "NULL", "nowhere", "half", "read-only", "the kernel's" };
+		const char *const what[] = { "NULL", "nowhere", "half", "read-only",
+					     "the kernel's" };
 		union msg m;
 		int n;
 
@@ -219,7 +220,7 @@ TEST_F(uapi, memory_of_an_ioctl_that_cannot_be_used_is_EFAULT)
 		expect(self, rereg, "ioctl() of", "half", sent_from(self, none - n / 2), EFAULT);
 		memcpy(none - 10, &m, 10);
 		expect(self, rereg, "ioctl() of", "a piece", sent_from(self, none - 10), EFAULT);
-		/* The kernel notes in a message what it has answered. */
+		/* The kernel writes to the message which attributes it has answered. */
 		ASSERT_EQ(0, mprotect(ro, PAGE, PROT_READ | PROT_WRITE));
 		memcpy(ro, &m, n);
 		ASSERT_EQ(0, mprotect(ro, PAGE, PROT_READ));
@@ -262,7 +263,7 @@ TEST_F(uapi, a_command_of_the_wrong_size_is_refused)
 		WRONG("a header that says so", ENOSPC, w.hdr.in_words = 2; size = 8);
 		WRONG("an answer that is a word too short", ENOSPC, w.hdr.out_words--);
 		WRONG("no room for an answer", ENOSPC, w.hdr.out_words = 0);
-		/* What is more is the driver's, and rxe has no use for it. */
+		/* What comes after the command is for the driver, which ignores it. */
 		WRONG("driver data", 0, w.words[w.hdr.in_words - 2] = 77;
 		      w.hdr.in_words++; size += 4);
 		WRONG("room for driver data", 0, w.hdr.out_words += 4);
@@ -298,7 +299,8 @@ TEST_F(uapi, memory_of_a_write_that_cannot_be_used_is_EFAULT)
 	for (int rereg = 0; rereg < 2; rereg++) {
 		uint8_t *none = self->edge + PAGE, *ro = self->read_only;
 		uint8_t *const out[] = { NULL, none, none - 4, ro, (uint8_t *)0xffffffff81000000 };
-		const char *const what[] = { "NULL", "nowhere", "half", "read-only", "the kernel's" };
+		const char *const what[] = { "NULL", "nowhere", "half", "read-only",
+					     "the kernel's" };
 		struct fd_call c = right_call(self, rereg);
 		static union wresp resp;
 		struct wcmd w;
@@ -321,7 +323,7 @@ TEST_F(uapi, memory_of_a_write_that_cannot_be_used_is_EFAULT)
 		memcpy(none - 8, &w, 8);
 		expect(self, rereg, "write() of", "a header",
 		       wrote(self, none - 8, size, rereg, &resp), EFAULT);
-		/* It is only read. */
+		/* The kernel only reads it. */
 		ASSERT_EQ(0, mprotect(ro, PAGE, PROT_READ | PROT_WRITE));
 		memcpy(ro, &w, size);
 		ASSERT_EQ(0, mprotect(ro, PAGE, PROT_READ));
@@ -333,7 +335,7 @@ TEST_F(uapi, memory_of_a_write_that_cannot_be_used_is_EFAULT)
 
 #define PROCESSES 300
 
-/* A context that is refused has had a reference on the process. */
+/* A context that is refused must not keep its reference on the process. */
 TEST_F_TIMEOUT(uapi, a_second_context_is_EINVAL_and_keeps_no_process, 120)
 {
 	long before = slab_objects("task_struct");
@@ -354,7 +356,7 @@ TEST_F_TIMEOUT(uapi, a_second_context_is_EINVAL_and_keeps_no_process, 120)
 		ASSERT_EQ(pid, waitpid(pid, &status, 0));
 		ASSERT_EQ(0, status);
 	}
-	/* They are freed a little later, and other processes come and go. */
+	/* Processes are freed a little later, and others come and go. */
 	for (int i = 0; i < 50 && slab_objects("task_struct") > before + PROCESSES / 6; i++)
 		usleep(100000);
 	ASSERT_GE(before + PROCESSES / 6, slab_objects("task_struct"));

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Registration by fd without the library, see uverbs.h.  No call here allocates:
- * a case that counts a process's allocations in the kernel counts those of the
- * call and no others.
+ * See uverbs.h.  No call here allocates memory in the kernel but the one that it makes, so
+ * a case can let any allocation of that call fail.
  */
 #include "lib/uverbs.h"
 #include "lib/case.h"
@@ -71,7 +70,7 @@ static void msg_of_reg(union msg *m, const struct fd_call *c, struct keys *keys)
 	msg_add(m, UVERBS_ATTR_REG_MR_FD_RESP_RKEY, 4, (uintptr_t)&keys->rkey);
 }
 
-/* With the attributes that the flags need and no others. */
+/* Only with the attributes that the flags need. */
 static void msg_of_rereg(union msg *m, const struct fd_call *c, struct keys *keys)
 {
 	msg_begin(m, UVERBS_OBJECT_MR, UVERBS_METHOD_REREG_MR_FD);

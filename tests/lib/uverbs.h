@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Registration by fd without the library: both entries of the kernel, the ioctl
- * method and the write() command, spoken as they are.
+ * Calls to the kernel without the library, by both its entries: the ioctl() methods and
+ * the write() commands.
  *
- * A struct fd_call says what is asked for, once for both.  From it comes a
- * message of either kind, which a case may spoil before it is sent.  Whatever
- * sends returns 0 or an errno.
+ * A struct fd_call says what a registration by fd asks for, in the same way for both
+ * entries.  msg_of() and wcmd_of() make a message of it, which a case may spoil before it
+ * sends it.  Whatever sends returns 0 or an errno.
  */
 #ifndef LIB_UVERBS_H
 #define LIB_UVERBS_H
@@ -25,7 +25,7 @@ extern const char *const entry_name[NR_ENTRIES];
 
 struct fd_call {
 	bool rereg;
-	uint32_t mr;		/* of a rereg, as is the next */
+	uint32_t mr;		/* for a rereg only, like flags */
 	uint32_t flags;
 	uint32_t pd;
 	uint32_t access;
@@ -78,7 +78,7 @@ void msg_of(union msg *m, const struct fd_call *c, struct keys *keys);
 void wcmd_of(struct wcmd *w, const struct fd_call *c, union wresp *resp);
 int wcmd_send(int cmd_fd, const void *w, size_t size);
 
-/* KEYS is filled in on success; its handle after a registration only. */
+/* KEYS is filled in on success. */
 int fd_call(int cmd_fd, enum entry e, const struct fd_call *c, struct keys *keys);
 int host_reg(int cmd_fd, uint32_t pd, uint64_t start, uint64_t length, uint64_t iova,
 	     uint32_t access, struct keys *keys);
@@ -87,7 +87,7 @@ int host_rereg(int cmd_fd, uint32_t mr, uint32_t flags, uint32_t pd, uint64_t st
 int dmabuf_reg(int cmd_fd, uint32_t pd, int fd, uint64_t offset, uint64_t length, uint64_t iova,
 	       uint32_t access, struct keys *keys);
 int mr_dereg(int cmd_fd, enum entry e, uint32_t mr);
-int mw_alloc(int cmd_fd, uint32_t pd);	/* of type 1 */
+int mw_alloc(int cmd_fd, uint32_t pd);	/* a window of type 1 */
 
 struct mr_info {
 	uint32_t lkey;

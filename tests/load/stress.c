@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Everything at once, for a time: several workers (stress.h) that register,
- * reregister, use and take away regions, fork and exit, while they are killed,
- * and while the device is deleted and added.
+ * Everything at once: several workers (worker.h) register, reregister, use and deregister
+ * MRs, fork and exit, while they are killed, and while the device is deleted and added.
  *
- * A case fails if a worker saw something wrong, if a process does not end (its
- * threads and where they wait are printed), or if anything is left: MRs,
- * dma-bufs, pinned pages, mappings of buffers in the kernel, objects in slabs.
- * These are counted after a round that warms up, and at the end.  The kernel's
- * complaints are for scripts/check to find.
+ * A case fails if a worker saw something wrong, if a process does not end (the case prints
+ * where its threads wait), or if anything is left: MRs, dma-bufs, pinned pages, mappings of
+ * buffers in the kernel, objects in slabs.  The setup counts these after a round that warms
+ * up, the teardown at the end.  scripts/check finds complaints of the kernel.
  *
- * MRFD_SEED makes the workers do the same things again, though not at the same
- * moments.
+ * MRFD_SEED makes the workers do the same things again, though not at the same moments.
  */
 #include "load/worker.h"
 #include "lib/clock.h"
@@ -30,16 +27,16 @@
 #define WORKERS 3		/* at a time */
 #define SECONDS 25		/* of a case */
 #define WARM_UP 4
-#define END_LIMIT 60		/* seconds for a process to end that should */
-#define LEAST 5			/* times for each thing that a case is about */
+#define END_LIMIT 60		/* seconds in which a process has to end */
+#define LEAST 5			/* times that a case must do what it is about */
 #define MAX_SLABS 64
 
-/* Per CPU the network stack keeps this many skbs that have been freed. */
+/* The network stack keeps so many freed skbs for each CPU. */
 #define SKB_CACHE 64
 /*
- * What a cache may have more of than before, and besides that one slab: the
- * kernel lives on, workers of a workqueue come and go, timers and RCU callbacks
- * are pending.  Far less than one for each thing done.
+ * A cache may have so many objects more than before, and one slab: workers of workqueues
+ * come and go, timers and RCU callbacks are pending.  A leak in something that is done all
+ * the time is far more.
  */
 #define SLACK 40
 
@@ -60,14 +57,14 @@ FIXTURE(stress)
 	uint32_t endings[4];
 	uint32_t killed;
 	pid_t deleter;		/* or 0 */
-	double when;		/* it began, or will */
+	double when;		/* it began, or has to begin */
 	uint32_t deletions;
-	bool brief;		/* too short for each thing to be done */
+	bool brief;		/* too short to do each thing */
 };
 
 /*
- * To read the count of objects allocates one of 8 bytes, and others may allocate
- * at that moment: all of the slab from which that was counts as used.
+ * Reading the count allocates an object of 8 bytes, and others may allocate at that moment:
+ * then the whole slab that it comes from counts as used.
  */
 static long slack_of(const char *slab, long per_slab)
 {
@@ -76,7 +73,7 @@ static long slack_of(const char *slab, long per_slab)
 	return SLACK + per_slab + skbs;
 }
 
-/* Caches whose objects a region, a queue pair, a buffer or a process is made of. */
+/* Caches for the objects of MRs, queue pairs, buffers and processes. */
 static bool slab_counts(const char *name)
 {
 	static const char *const names[] = {
@@ -107,7 +104,7 @@ static void count_slabs(struct counts *c)
 	FILE *f = must(fopen("/proc/slabinfo", "r"));
 	char line[512], name[64];
 
-	/* The cache of dentries keeps sysfs files of a device that is gone. */
+	/* The dentry cache keeps sysfs files of a deleted device. */
 	write_file("/proc/sys/vm/drop_caches", "2");
 	c->nr_slabs = 0;
 	while (fgets(line, sizeof(line), f)) {
@@ -153,14 +150,14 @@ static void count_all(struct counts *c)
 	count_slabs(c);
 }
 
-/* True if NOW has nothing that BEFORE had not; else it may be told. */
+/* Whether NOW has nothing more than BEFORE; TELL prints what it has. */
 static bool returned(const struct counts *before, const struct counts *now, bool tell)
 {
 	bool good = now->mrs <= before->mrs && now->dmabufs <= before->dmabufs &&
 		    now->pins == before->pins && now->vmaps <= before->vmaps;
 
 	if (!good && tell)
-		printf("# left: %d MRs, %d dma-bufs, %ld pins, %d mappings, and before: %d, %d, %ld, %d\n",
+		printf("# left: %d MRs, %d dma-bufs, %ld pins, %d mappings; before: %d, %d, %ld, %d\n",
 		       now->mrs, now->dmabufs, now->pins, now->vmaps, before->mrs,
 		       before->dmabufs, before->pins, before->vmaps);
 	for (int i = 0; i < now->nr_slabs; i++) {
@@ -179,9 +176,8 @@ static bool returned(const struct counts *before, const struct counts *now, bool
 }
 
 /*
- * What is freed by RCU and by work items is so a little later.  Whatever else
- * the kernel has at a moment only adds to a count, so the least that was seen is
- * what is left.
+ * RCU and work items free a little later.  Whatever else the kernel allocates for a moment
+ * only adds to a count, so the least count counts.
  */
 static bool counts_return(const struct counts *before)
 {
@@ -212,7 +208,7 @@ static void print_file(const char *path)
 		fclose(f);
 }
 
-/* Where the threads of a process are that does not end. */
+/* Print where the threads of a process are that does not end. */
 static void tell_where(pid_t pid)
 {
 	char path[300];
@@ -238,7 +234,7 @@ static void tell_where(pid_t pid)
 		closedir(dir);
 }
 
-/* Every process whose parent this is, also those that have lost their own. */
+/* The same for every child, also those that were adopted. */
 static void tell_where_all(void)
 {
 	struct dirent *entry;
@@ -261,10 +257,7 @@ static void tell_where_all(void)
 	closedir(dir);
 }
 
-/*
- * The next child that has ended, or 0 when the time is up, or -1 if there is
- * none any more.
- */
+/* The next child that has ended; 0 when the time is up, -1 if there is no child. */
 static pid_t wait_until(double end, int *status)
 {
 	for (;;) {
@@ -293,7 +286,7 @@ static pid_t start_worker(FIXTURE_DATA(stress) *self, double seconds, bool leave
 	return pid;
 }
 
-/* A child of whatever kind has ended: not in a way that shows a mistake. */
+/* A child has ended; the case fails if it did so in a wrong way. */
 static void ended(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self, int status)
 {
 	if (WIFSIGNALED(status)) {
@@ -308,7 +301,7 @@ static void ended(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self,
 	}
 }
 
-/* They end by themselves, or were killed. */
+/* Wait for all children. */
 static void all_end(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self)
 {
 	double end = now() + END_LIMIT;
@@ -333,8 +326,8 @@ static double fraction(FIXTURE_DATA(stress) *self)
 }
 
 /*
- * For a time WORKERS workers live, each for about LIFE seconds; a part of them
- * is killed before that.  Meanwhile() is called in between.
+ * For SECONDS keep WORKERS workers alive, each for about LIFE seconds; kill some of them
+ * before that.  Call meanwhile() again and again.
  */
 static void keep_alive(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self,
 		       double seconds, double life, bool kill_them,
@@ -378,8 +371,8 @@ static void keep_alive(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *
 }
 
 /*
- * Delete the device, which takes until those have ended that have it open, and
- * nobody else can open it; then add it again.
+ * Delete the device, which waits for those who have it open and keeps others from opening
+ * it; then add it again.
  */
 static void delete_and_add(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self)
 {
@@ -431,6 +424,8 @@ FIXTURE_TEARDOWN(stress)
 {
 	if (!self->before.nr_slabs)
 		return;		/* the setup has not come to its end */
+	if (!device_exists())
+		EXPECT_TRUE(device_add());	/* the case has failed while it was deleted */
 	EXPECT_TRUE(device_gets_ready());
 	EXPECT_EQ(0, self->board->wrong[0]) { TH_LOG("%s", self->board->wrong); }
 	printf("# %u workers, %u processes killed, %u found no device\n", self->started,
@@ -445,7 +440,7 @@ FIXTURE_TEARDOWN(stress)
 		}
 	}
 	printf("\n");
-	/* Late is what may be, but not what is. */
+	/* Some operations may be late, but not most. */
 	EXPECT_LE(self->board->acts[LATE] * 4,
 		  self->board->acts[WRITTEN] + self->board->acts[READ_BACK] +
 		  self->board->acts[ADDED] + self->board->acts[SENT] +
@@ -459,7 +454,7 @@ TEST_F_TIMEOUT(stress, traffic_and_registration, 240)
 	for (int i = 0; i < WORKERS; i++)
 		start_worker(self, SECONDS, i == 0);
 	all_end(_metadata, self);
-	EXPECT_LE(WORKERS, self->endings[WELL]);	/* and what they forked */
+	EXPECT_LE(WORKERS, self->endings[WELL]);	/* with the children that they forked */
 }
 
 TEST_F_TIMEOUT(stress, kills, 240)
@@ -480,7 +475,7 @@ TEST_F_TIMEOUT(stress, link_delete_add, 240)
 	EXPECT_LE(LEAST, self->killed);
 }
 
-/* Round after round is as the first: it is no matter of being slow. */
+/* Round after round: a leak would grow. */
 TEST_F_TIMEOUT(stress, counts_return, 240)
 {
 	self->brief = true;

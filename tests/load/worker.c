@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define THREADS 2
-#define OWN 2			/* regions of a thread */
+#define OWN 2			/* MRs of a thread */
 #define SHARED 2		/* of a worker */
 #define SIZE (8 * PAGE)
 
@@ -28,9 +28,9 @@ const char *const act_names[NR_ACTS] = {
 	"forked", "late",
 };
 
-/* A region that any thread may use.  What is in the places nobody knows. */
+/* An MR that any thread may use.  Nobody knows the bytes of its memory. */
 struct shared {
-	pthread_rwlock_t lock;	/* for writing: the MR comes or goes */
+	pthread_rwlock_t lock;	/* held for writing to replace the MR */
 	struct ibv_mr *mr;
 	struct memory at[2];	/* it is on one of them */
 	uint32_t rkey;		/* of the last MR; may be stale */
@@ -39,7 +39,7 @@ struct shared {
 struct worker {
 	const struct orders *orders;
 	struct board *board;
-	double end;		/* once all threads have what they need */
+	double end;		/* set when all threads are ready */
 	pthread_barrier_t ready;
 	struct ibv_context *ctx;
 	struct ibv_pd *pd[2];
@@ -47,8 +47,8 @@ struct worker {
 };
 
 struct own {
-	struct memory at;	/* what was seen last is in at.before */
-	struct ibv_mr *mr;	/* in pd[0], with ALL */
+	struct memory at;	/* at.before is what has to be there */
+	struct ibv_mr *mr;	/* in pd[0], with every right */
 };
 
 struct thread {
@@ -71,7 +71,7 @@ static void count(struct thread *t, enum act act)
 	__atomic_add_fetch(&t->w->board->acts[act], 1, __ATOMIC_RELAXED);
 }
 
-/* Ends the worker: the case has failed. */
+/* End the worker: the case has failed. */
 static void __attribute__((noreturn, format(printf, 2, 3)))
 wrong(struct thread *t, const char *fmt, ...)
 {
@@ -123,11 +123,10 @@ static void replace_pair(struct thread *t)
 }
 
 /*
- * An operation on what is the thread's own, which ends like this.  On a machine
- * this busy a peer may be so late that the requester gives up; or that a request
- * is repeated and its twin arrives when the region has gone, which ends the QP
- * of the responder.  Then all that is known is what is there when the queue pairs
- * are gone.  False in that case.
+ * Check how an operation on an MR of the thread ended.  On a machine this busy a peer may be
+ * so late that the requester gives up, or repeats a request; if that comes twice, the second
+ * time after the MR has gone, it ends the QP of the responder.  Then return false, and take
+ * the bytes that are there once the queue pairs are gone for right.
  */
 static bool ends(struct thread *t, struct own *own, enum ibv_wc_status status,
 		 enum ibv_wc_status expected, const char *what)
@@ -173,7 +172,7 @@ static enum ibv_wc_status own_write(struct thread *t, struct own *own, uint32_t 
 		       own->at.iova + at, own->mr->rkey);
 }
 
-/* Bytes go there by write or send, come back by read; nothing else changes. */
+/* Write, read, add or send; no other byte of the MR changes. */
 static void use_own(struct thread *t, struct own *own)
 {
 	uint32_t at = below(t, SIZE - 8), n = 1 + below(t, SIZE - at);
@@ -240,7 +239,7 @@ static void must_rereg(struct thread *t, struct own *own, int flags, struct ibv_
 	count(t, REREGISTERED);
 }
 
-/* To another place, without a right, or into another PD, and back from these. */
+/* Move the MR to other memory; or take a right or the PD away for a moment. */
 static void rereg_own(struct thread *t, struct own *own)
 {
 	struct ibv_pd **pd = t->w->pd;
@@ -260,8 +259,8 @@ static void rereg_own(struct thread *t, struct own *own)
 		break;
 	default:
 		any_memory_open(t, &new);
-		must_rereg(t, own, below(t, 2) ? CHANGE_TRANSLATION : CHANGE_ALL, pd[0], &new, ALL_ACCESS);
-		same(t, own->at.cpu, own->at.before, SIZE, "the place that was left");
+		must_rereg(t, own, below(t, 2) ? TRANS : CHANGE_ALL, pd[0], &new, ALL_ACCESS);
+		same(t, own->at.cpu, own->at.before, SIZE, "the memory that the MR has left");
 		memory_close(&own->at);
 		own->at = new;
 	}
@@ -281,11 +280,11 @@ static void dereg_own(struct thread *t, struct own *own)
 	own_reg(t, own);
 }
 
-/* What others may be at, at the same moment. */
+/* From here on: what other threads and workers may use at the same moment. */
 
 static void tell(struct thread *t, uint32_t rkey, uint64_t iova)
 {
-	/* Of its threads' at the same time a mixture is the worker's own too. */
+	/* Two threads may mix their keys here; both belong to this worker. */
 	struct told *told = &t->w->board->told[t->w->orders->worker % TOLD];
 
 	told->rkey = rkey;
@@ -316,9 +315,9 @@ static void change_shared(struct thread *t, struct shared *s)
 
 	if (below(t, 4)) {
 		/*
-		 * Several at once, for all that this lock does.  The kernel lets
-		 * one of them do it: to the others the MR is busy, or not there
-		 * in the moment in which its new uobject replaces the old one.
+		 * Several threads may come here at once.  The kernel lets one of
+		 * them do it; for the others the MR is busy, or does not exist for
+		 * the moment in which its new uobject replaces the old one.
 		 */
 		pthread_rwlock_rdlock(&s->lock);
 		if (memory_rereg(s->mr, flags, t->w->pd[below(t, 4) == 0], &s->at[to], access) &&
@@ -338,7 +337,7 @@ static void use_shared(struct thread *t, struct shared *s)
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
 						      IBV_WR_ATOMIC_FETCH_AND_ADD };
 	enum ibv_wr_opcode opcode = opcodes[below(t, 3)];
-	uint64_t iova = s->at[below(t, 2)].iova;	/* or it is at the other */
+	uint64_t iova = s->at[below(t, 2)].iova;	/* the MR may be on the other one */
 	uint32_t rkey = __atomic_load_n(&s->rkey, __ATOMIC_RELAXED);
 	enum ibv_wc_status status;
 
@@ -360,7 +359,7 @@ static void try_foreign(struct thread *t)
 	enum ibv_wc_status status;
 	struct told told;
 
-	/* The workers that live have numbers that are near. */
+	/* Look for the next worker that has published a key. */
 	for (int i = 0; i < TOLD; i++, which = (which + 1) % TOLD)
 		if (which != t->w->orders->worker % TOLD && t->w->board->told[which].worker)
 			break;
@@ -376,7 +375,7 @@ static void try_foreign(struct thread *t)
 	replace_pair(t);
 }
 
-/* Type 1: it belongs to the PD and outlives a queue pair. */
+/* A window of type 1 belongs to the PD, so it outlives a queue pair. */
 static void use_window(struct thread *t, struct own *own)
 {
 	struct ibv_mw *mw = window_alloc(t->w->pd[0], IBV_MW_TYPE_1);
@@ -405,9 +404,9 @@ static void use_window(struct thread *t, struct own *own)
 }
 
 /*
- * A process with a copy of everything, that has pinned none of it: what it
- * writes is its own.  It has the open device in common, may outlive the worker,
- * and ends by itself.  No library call is made in it, as only this thread is.
+ * A process with a copy of everything.  Nothing of that copy is pinned, so RDMA must not see
+ * what the process writes.  It shares the open device, and may outlive the worker.  It makes
+ * no library call: only this thread exists in it.
  */
 static void fork_one(struct thread *t)
 {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Debian's libfabric, as it is, over our rdma-core: its verbs provider takes a
- * dma-buf with FI_MR_DMABUF, which ends in ibv_reg_dmabuf_mr().  Two connected
- * message endpoints of one process move data between a buffer of each exporter
- * and ordinary memory, in every direction that FI_RMA and FI_MSG have, and what
- * arrived is looked at through a mapping that libfabric knows nothing of.
+ * Debian's libfabric, unchanged, over our rdma-core: its verbs provider takes a dma-buf with
+ * FI_MR_DMABUF, and calls ibv_reg_dmabuf_mr().  Two connected endpoints of one process move
+ * data between a buffer of each exporter and ordinary memory, in every direction of FI_RMA
+ * and FI_MSG.  A case looks at what arrived through a mapping that libfabric does not know.
  *
- * The provider gives such memory the addresses from its offset on, whatever
- * base_addr says; so that is what the cases use: byte N of the buffer is at N.
+ * The provider ignores base_addr: byte N of a dma-buf has the address N.
  */
 #include "lib/device.h"
 #include "lib/harness.h"
@@ -57,7 +55,7 @@ FIXTURE(libfabric)
 	struct fid_pep *listener;
 	struct fid_eq *listener_eq;
 	struct fi_info *listener_info;
-	struct end end[2];	/* who connects, who accepts */
+	struct end end[2];	/* the first connects to the second */
 	struct memory buf;
 	struct fid_mr *fd_mr;	/* of buf, in the domain of end 1 */
 	struct fid_mr *host_mr;	/* of mem, in the domain of end 0 */
@@ -114,7 +112,7 @@ static void end_close(struct end *end)
 	fi_freeinfo(end->info);
 }
 
-/* The next event, which has to be this one. */
+/* Wait for the next event, which has to be this one. */
 static struct fi_info *event(struct fid_eq *eq, uint32_t wanted)
 {
 	struct fi_eq_cm_entry entry = {};
@@ -132,7 +130,7 @@ static struct fi_info *event(struct fid_eq *eq, uint32_t wanted)
 	return entry.info;
 }
 
-/* A thread, for an end gets on with connecting only while it waits for events. */
+/* In a thread: an end connects only while it waits for events. */
 static void *accept_end(void *arg)
 {
 	FIXTURE_DATA(libfabric) *self = arg;
@@ -198,7 +196,7 @@ FIXTURE_TEARDOWN(libfabric)
 	memory_close(&self->mem);
 }
 
-/* The next completion of an end. */
+/* Wait for the next completion of an end. */
 static void complete(struct end *end)
 {
 	struct fi_cq_msg_entry entry;
@@ -271,8 +269,8 @@ TEST_F(libfabric, part_of_it_without_its_descriptor)
 
 	fi(reg_dmabuf(self->end[1].domain, fd, 3 * PAGE, 2 * PAGE, &part));
 	close(fd);
-	fi(fi_write(self->end[0].ep, self->mem.cpu, PAGE, fi_mr_desc(self->host_mr), 0, 3 * PAGE + 100,
-		    fi_mr_key(part), NULL));
+	fi(fi_write(self->end[0].ep, self->mem.cpu, PAGE, fi_mr_desc(self->host_mr), 0,
+		    3 * PAGE + 100, fi_mr_key(part), NULL));
 	complete(&self->end[0]);
 	ASSERT_EQ(0, memcmp(self->buf.cpu + 3 * PAGE + 100, self->mem.cpu, PAGE));
 	ASSERT_TRUE(memory_only_changed(&self->buf, 3 * PAGE + 100, PAGE));

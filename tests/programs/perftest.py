@@ -2,19 +2,22 @@
 """perftest over buffers of DRM devices, registered in both ways that it has: by
 ibv_reg_mr_fd_iova() and, with --use_drm_dmabuf, by ibv_reg_dmabuf_mr().
 
-perftest itself never looks at what arrives, except in latency tests of a write:
-each end waits there until it sees the other's bytes in its own buffer.  So two
-more cases look into the buffer of a running perftest: a bochs buffer can be read
-through /proc/PID/mem, unlike those of other drivers, whose mappings have no way
-in for others."""
+perftest does not look at what arrives, except in latency tests of a write, where each
+end waits until it sees the other's bytes in its buffer.  So two more cases look into
+the buffer of a running perftest, through /proc/PID/mem: that can read a bochs buffer,
+but none of another driver."""
 
 import glob
 import os
 import random
 import re
 import subprocess
+import sys
 import time
 import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+from lib import device  # noqa: E402
 
 ADDRESS = "10.0.0.1"
 COUNT = 100
@@ -38,6 +41,7 @@ class Perftest(unittest.TestCase):
     port = 18515
 
     def setUp(self):
+        device.need("reg_mr_fd", "io-memory")
         self.running = []
         self.addCleanup(self.stop)
 
@@ -49,7 +53,7 @@ class Perftest(unittest.TestCase):
 
     def start(self, tool, *words):
         """A process of perftest, with its output to come."""
-        process = subprocess.Popen(["stdbuf", "-oL", tool, "-d", "rxe0", "-F",
+        process = subprocess.Popen(["stdbuf", "-oL", tool, "-d", device.NAME, "-F",
                                     "-p", str(self.port), *words],
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.running.append(process)
@@ -101,6 +105,7 @@ class Perftest(unittest.TestCase):
                 self.check(tool, "vgem", way, "-s", "4096", size=4096)
 
     def test_atomics(self):
+        device.need("atomics")
         self.check("ib_atomic_bw", "vgem", "fd")
         self.check("ib_atomic_lat", "vgem", "fd")
 

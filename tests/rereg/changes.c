@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Re-registration as users see it: after it the keys are the same, and data goes
- * to where the MR is now, with the rights and in the PD that it has now, and not
- * one byte to where it was.  From every kind of memory to every other, in system
- * and in I/O memory, with every combination of flags.
+ * What a rereg does for its user: the keys stay the same, and data goes to where the MR is
+ * now, with the rights and in the PD that it has now; not one byte goes to where it was.
+ * From every kind of memory to every other, with every combination of flags.
  */
 #include "lib/counts.h"
 #include "lib/harness.h"
@@ -72,9 +71,7 @@ FIXTURE_TEARDOWN(rereg)
 	device_close(self->ctx);
 }
 
-/* An operation on the MR by a peer whose QP is in PD; a new one each time, as
- * a refusal ends it.
- */
+/* An operation on the MR, by a peer whose QP is in PD; a new QP, as a refusal ends it. */
 static enum ibv_wc_status op(FIXTURE_DATA(rereg) *self, struct ibv_pd *pd,
 			     enum ibv_wr_opcode opcode, uint64_t addr, uint32_t n)
 {
@@ -82,32 +79,32 @@ static enum ibv_wc_status op(FIXTURE_DATA(rereg) *self, struct ibv_pd *pd,
 	struct pair pair;
 
 	pair_open(&pair, self->ctx, (struct ibv_pd *[]){ self->pd[0], pd });
-	status = rdma_op(&pair, opcode, self->local_mr, (uintptr_t)self->local.cpu, n, addr,
+	status = rdma_op(&pair, opcode, self->local_mr, self->local.iova, n, addr,
 			 self->mr->rkey);
 	pair_close(&pair);
 	return status;
 }
 
 /*
- * Data really goes by write to PLACE, at byte AT, and to no other byte of either
- * place, and comes back by read.
+ * Whether a write of N bytes to ADDR comes to MEMORY, at byte FROM and nowhere else, and a
+ * read brings back what is there, or is refused without the right.
  */
-static bool reaches(FIXTURE_DATA(rereg) *self, struct ibv_pd *pd, struct memory *place, size_t at,
-		    uint64_t addr, uint32_t n, bool may_read)
+static bool reaches(FIXTURE_DATA(rereg) *self, struct ibv_pd *pd, struct memory *memory,
+		    size_t from, uint64_t addr, uint32_t n, bool may_read)
 {
 	static uint32_t seed = 100;
-	struct memory *other = place == &self->from ? &self->to : &self->from;
+	struct memory *other = memory == &self->from ? &self->to : &self->from;
 	bool good;
 
-	memory_mark(place);
+	memory_mark(memory);
 	memory_mark(other);
 	fill(self->local.cpu, n, ++seed);
 	if (op(self, pd, IBV_WR_RDMA_WRITE, addr, n) != IBV_WC_SUCCESS)
 		return false;
-	good = filled(place->cpu + at, n, seed, "written") &&
-	       memory_only_changed(place, at, n) &&
+	good = filled(memory->cpu + from, n, seed, "written") &&
+	       memory_only_changed(memory, from, n) &&
 	       memory_untouched(other);
-	fill(place->cpu + at, n, ++seed);
+	fill(memory->cpu + from, n, ++seed);
 	if (!may_read)
 		return good && op(self, pd, IBV_WR_RDMA_READ, addr, n) == IBV_WC_REM_ACCESS_ERR;
 	memset(self->local.cpu, 0, self->local.size);
@@ -123,21 +120,22 @@ static bool same_keys(const struct ibv_mr *a, const struct ibv_mr *b)
 TEST_F_TIMEOUT(rereg, every_combination_of_flags, 90)
 {
 	for (int flags = 1; flags <= CHANGE_ALL; flags++) {
-		struct memory *now = flags & CHANGE_TRANSLATION ? &self->to : &self->from;
+		struct memory *now = flags & TRANS ? &self->to : &self->from;
 		struct ibv_pd *pd = self->pd[!!(flags & CHANGE_PD)];
 		uint64_t iova = now->iova;
 
-		ASSERT_EQ(0, memory_rereg(self->mr, flags, self->pd[1], &self->to, NO_READ_ACCESS)) {
+		ASSERT_EQ(0, memory_rereg(self->mr, flags, self->pd[1], &self->to, NO_READ)) {
 			TH_LOG("flags %d: %s", flags, strerror(errno));
 		}
 		ASSERT_TRUE(same_keys(self->mr, &self->was));
 		ASSERT_EQ(pd, self->mr->pd);
 		ASSERT_EQ(iova, (uintptr_t)self->mr->addr);
 		ASSERT_EQ(now->size, self->mr->length);
-		ASSERT_TRUE(reaches(self, pd, now, 4000, iova + 4000, 5000, !(flags & CHANGE_ACCESS))) {
+		ASSERT_TRUE(reaches(self, pd, now, 4000, iova + 4000, 5000,
+				    !(flags & CHANGE_ACCESS))) {
 			TH_LOG("flags %d", flags);
 		}
-		/* The last byte is in, the one after it is not, nor is the other PD. */
+		/* The last byte can be written; not the one after it, nor from another PD. */
 		memory_mark(now);
 		ASSERT_EQ(IBV_WC_SUCCESS,
 			  op(self, pd, IBV_WR_RDMA_WRITE, iova + now->size - 1, 1));
@@ -150,9 +148,9 @@ TEST_F_TIMEOUT(rereg, every_combination_of_flags, 90)
 		ASSERT_TRUE(memory_untouched(&self->from));
 		ASSERT_TRUE(memory_untouched(&self->to));
 
-		/* And all the way back. */
+		/* Change everything back. */
 		ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_ALL, self->pd[0], &self->from,
-					 ALL_ACCESS));
+					  ALL_ACCESS));
 		ASSERT_TRUE(same_keys(self->mr, &self->was));
 		ASSERT_EQ(self->was.pd, self->mr->pd);
 	}
@@ -164,19 +162,19 @@ TEST_F(rereg, the_lkey_names_the_new_memory)
 {
 	struct pair pair;
 
-	ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_TRANSLATION, NULL, &self->to, 0));
+	ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, &self->to, 0));
 	memory_mark(&self->from);
 	pair_open_in(&pair, self->pd[0]);
-	/* What a receive on the MR gets, and what a write with it as source sends. */
+	/* The MR as the sink of a receive, and as the source of a write. */
 	post_recv(&pair, self->mr, self->to.iova + 5, 3000);
 	fill(self->local.cpu, 3000, 7);
 	ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&pair, IBV_WR_SEND, self->local_mr,
-					  (uintptr_t)self->local.cpu, 3000, 0, 0));
+					  self->local.iova, 3000, 0, 0));
 	ASSERT_TRUE(filled(self->to.cpu + 5, 3000, 7, "received"));
 	ASSERT_TRUE(memory_only_changed(&self->to, 5, 3000));
 	fill(self->to.cpu, 3000, 8);
 	ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&pair, IBV_WR_RDMA_WRITE, self->mr,
-					  self->to.iova, 3000, (uintptr_t)self->local.cpu,
+					  self->to.iova, 3000, self->local.iova,
 					  self->local_mr->rkey));
 	ASSERT_TRUE(filled(self->local.cpu, 3000, 8, "sent"));
 	ASSERT_TRUE(memory_untouched(&self->from));
@@ -191,16 +189,16 @@ TEST_F(rereg, the_same_memory_at_another_offset_and_length)
 	};
 	struct memory *at = &self->from;
 
-	if (variant->from == HOST) /* by address, so its iova is its address */
+	if (variant->from == HOST) /* its iova is its address, so it has no other */
 		at = &self->to;
 	for (int i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
 		uint64_t offset = parts[i].offset, n = parts[i].length, iova = parts[i].iova;
 
 		if (at->kind == HOST) {
 			iova = (uintptr_t)at->cpu + offset;
-			ASSERT_EQ(0, ibv_rereg_mr(self->mr, CHANGE_TRANSLATION, NULL, (void *)iova, n, 0));
+			ASSERT_EQ(0, ibv_rereg_mr(self->mr, TRANS, NULL, (void *)iova, n, 0));
 		} else {
-			ASSERT_EQ(0, ibv_rereg_mr_fd_iova(self->mr, CHANGE_TRANSLATION, NULL, offset, n, iova,
+			ASSERT_EQ(0, ibv_rereg_mr_fd_iova(self->mr, TRANS, NULL, offset, n, iova,
 							  at->fd_type, at->fd, 0));
 		}
 		ASSERT_TRUE(same_keys(self->mr, &self->was));
@@ -212,8 +210,8 @@ TEST_F(rereg, the_same_memory_at_another_offset_and_length)
 			ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
 				  op(self, self->pd[0], IBV_WR_RDMA_WRITE, iova - 1, 1));
 	}
-	if (at->kind != HOST) { /* the short form: the address tells the offset */
-		ASSERT_EQ(0, ibv_rereg_mr_fd(self->mr, CHANGE_TRANSLATION, NULL, (void *)0x123456789ul, 1000,
+	if (at->kind != HOST) { /* the short form takes the offset from the address */
+		ASSERT_EQ(0, ibv_rereg_mr_fd(self->mr, TRANS, NULL, (void *)0x123456789ul, 1000,
 					     at->fd_type, at->fd, 0));
 		ASSERT_TRUE(reaches(self, self->pd[0], at, 0x789, 0x123456789ul, 1000, true));
 	}
@@ -236,28 +234,28 @@ TEST_F(rereg, a_bound_window_makes_it_fail_and_keeps_working)
 	for (int flags = 1; flags <= CHANGE_ALL; flags++) {
 		errno = 0;
 		ASSERT_EQ(IBV_REREG_MR_ERR_CMD, memory_rereg(self->mr, flags, self->pd[1],
-							    &self->to, NO_READ_ACCESS));
+							     &self->to, NO_READ));
 		ASSERT_EQ(EINVAL, errno);
 		ASSERT_EQ(0, memcmp(&self->was, self->mr, sizeof(self->was)));
 		fill(self->local.cpu, 3000, flags);
 		ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&pair, IBV_WR_RDMA_WRITE, self->local_mr,
-						  (uintptr_t)self->local.cpu, 3000, at + 8, mw->rkey));
+						  self->local.iova, 3000, at + 8, mw->rkey));
 		ASSERT_TRUE(filled(self->from.cpu + PAGE + 8, 3000, flags, "by the window"));
 	}
 	ASSERT_TRUE(memory_untouched(&self->to));
 	ASSERT_EQ(0, ibv_dealloc_mw(mw));
 	pair_close(&pair);
-	ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_ALL, self->pd[1], &self->to, NO_READ_ACCESS));
+	ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_ALL, self->pd[1], &self->to, NO_READ));
 	ASSERT_TRUE(reaches(self, self->pd[1], &self->to, 0, self->to.iova, 5000, false));
 }
 
-/* First without its fd; then the mapping and the handle go too, and only the MR is left. */
+/* First the fd is closed, then the mapping and the handle too: only the MR is left. */
 TEST_F(rereg, the_fd_may_be_closed_after_it)
 {
 	struct memory *to = &self->to;
 	uint64_t iova = to->iova;
 
-	ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_TRANSLATION, NULL, to, 0));
+	ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, to, 0));
 	memory_close_fd(to);
 	ASSERT_TRUE(reaches(self, self->pd[0], to, 0, iova, 5000, true));
 	memory_close(to);
@@ -286,8 +284,8 @@ FIXTURE_TEARDOWN(chain)
 #define KINDS 4
 
 /*
- * A thousand reregs, with random flags, over memory of all kinds: the MR has
- * what one MR has, and then there is nothing.
+ * A thousand reregs with random flags, over memory of all kinds: the MR holds as much as
+ * any MR, and after its dereg nothing is left.
  */
 TEST_F_TIMEOUT(chain, of_a_thousand_leaves_nothing, 200)
 {
@@ -308,12 +306,12 @@ TEST_F_TIMEOUT(chain, of_a_thousand_leaves_nothing, 200)
 		int flags = 1 + random_below(&random, CHANGE_ALL);
 		struct memory *to = &at[random_below(&random, KINDS)];
 
-		ASSERT_EQ(0, memory_rereg(mr, flags, pd[i % 2], to, i % 3 ? NO_READ_ACCESS : ALL_ACCESS)) {
+		ASSERT_EQ(0, memory_rereg(mr, flags, pd[i % 2], to, i % 3 ? NO_READ : ALL_ACCESS)) {
 			TH_LOG("rereg %d, flags %d: %s", i, flags, strerror(errno));
 		}
 		ASSERT_TRUE(same_keys(mr, &was));
-		now = flags & CHANGE_TRANSLATION ? to : now;
-		/* A dma-buf is not pinned at the cost of the process. */
+		now = flags & TRANS ? to : now;
+		/* The process is not charged for a dma-buf. */
 		ASSERT_EQ(now->kind == HOST || now->kind == MEMFD ? SIZE / 1024 : 0, pinned_kb());
 	}
 	ASSERT_EQ(1, mr_count());
@@ -324,7 +322,7 @@ TEST_F_TIMEOUT(chain, of_a_thousand_leaves_nothing, 200)
 		ASSERT_EQ(0, ibv_dealloc_pd(pd[i]));
 	for (int i = 0; i < KINDS; i++)
 		memory_close(&at[i]);
-	ibv_close_device(ctx);
+	device_close(ctx);
 }
 
 TEST_HARNESS_MAIN

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Re-registration while packets are under way.  A thread posts without pause,
- * the case moves the MR between two buffers:
+ * A thread posts operations without pause, while the case moves the MR between two buffers.
  *
- * - a packet sees one buffer, whole, never a part of each.  So every packet of
- *   PACKET bytes is filled with words that are the same and tell which packet it
- *   is;
- * - when the call has returned the old buffer is not touched any more.  So it is
- *   copied, poisoned, and looked at again later: the poison stays, and nobody
- *   gets to read it;
- * - nothing is lost on the way and no operation fails: the MR is there at every
- *   moment.
+ * - A packet uses one buffer, never a part of each.  So every packet of PACKET bytes is
+ *   filled with one word over and over, which tells the packet.
+ * - When the call has returned, no packet touches the old buffer.  So the case copies it,
+ *   fills it with poison, and looks later: the poison is still there, and no reader has
+ *   got it.
+ * - Nothing is lost and no operation fails: the MR is there at every moment.
  *
- * All run for SECONDS, and must have done a least number of turns by then.
+ * Each runs for SECONDS, and must have moved the MR a number of times by then.
  */
 #include "lib/clock.h"
 #include "lib/harness.h"
@@ -26,7 +23,7 @@
 #define SIZE (PACKETS * PACKET)
 #define DEPTH 4				/* messages under way */
 #define SECONDS 2
-#define LEAST 20			/* turns */
+#define LEAST 20			/* moves of the MR */
 #define POISON 0xdeadbeef
 
 FIXTURE(move)
@@ -61,8 +58,8 @@ FIXTURE_SETUP(move)
 	for (int i = 0; i < 2; i++)
 		memory_open_filled(&self->at[i], variant->kind[i], SIZE, i);
 	memory_open_filled(&self->local, HOST, DEPTH * SIZE, 3);
-	self->mr = memory_reg(&self->at[0], self->pair.pd, RWA_ACCESS);
-	self->local_mr = memory_reg(&self->local, self->pair.pd, RWA_ACCESS);
+	self->mr = memory_reg(&self->at[0], self->pair.pd, RWA);
+	self->local_mr = memory_reg(&self->local, self->pair.pd, RWA);
 	self->iova = self->at[0].iova;
 }
 
@@ -96,7 +93,7 @@ static bool all_words(const uint32_t *p, uint32_t value)
 	return true;
 }
 
-/* A thread ends itself by these: the case looks at them when it has joined it. */
+/* Whether a thread has to end; the case looks at the reason when it has joined it. */
 static bool stopped(FIXTURE_DATA(move) *self)
 {
 	return __atomic_load_n(&self->stop, __ATOMIC_ACQUIRE) || self->wrong || self->failed;
@@ -123,7 +120,7 @@ static void post(FIXTURE_DATA(move) *self, enum ibv_wr_opcode opcode, int slot, 
 		fail_case("post send");
 }
 
-/* The next completion of a request; those of receives are counted elsewhere. */
+/* The slot of the next request that completes; completions of receives do not count. */
 static int next_slot(FIXTURE_DATA(move) *self)
 {
 	struct ibv_wc wc;
@@ -138,7 +135,7 @@ static int next_slot(FIXTURE_DATA(move) *self)
 	return wc.wr_id;
 }
 
-/* Message M into a slot: its packet P has the words M * PACKETS + P. */
+/* Put message M into a slot: packet P of it has the word M * PACKETS + P. */
 static void make_message(FIXTURE_DATA(move) *self, int slot, uint32_t m)
 {
 	for (int p = 0; p < PACKETS; p++)
@@ -176,7 +173,7 @@ static void *send_on(void *arg)
 		post_recv(&self->pair, self->mr, self->iova, SIZE);
 		make_message(self, 0, m);
 		post(self, IBV_WR_SEND, 0, SIZE);
-		/* Two completions, of which next_slot() takes one for sure. */
+		/* The completions of the send and of the receive. */
 		for (int n = 0; n < 2; n++) {
 			struct ibv_wc wc;
 
@@ -191,10 +188,10 @@ static void *send_on(void *arg)
 }
 
 /*
- * Each packet of a place that holds messages is whole: poison, or a packet of
- * some message, in its own position.  Keeps the newest seen of each position.
+ * Whether each packet of a copy is whole: poison, or the packet of a message that belongs
+ * there.  NEWEST gets the newest that was seen in each position.
  */
-static bool whole(const struct memory *at, const uint32_t *copy, uint32_t *newest)
+static bool whole(const uint32_t *copy, uint32_t *newest)
 {
 	for (int p = 0; p < PACKETS; p++) {
 		const uint32_t *packet = copy + p * WORDS;
@@ -225,7 +222,7 @@ static bool poisoned(struct memory *at)
 	return true;
 }
 
-/* Turns of the MR under a writer or sender, and what must hold all the time. */
+/* Move the MR under a thread that writes or sends, and check at each move. */
 static void turns_under_a_writer(struct __test_metadata *_metadata, FIXTURE_DATA(move) *self,
 				 void *(*writer)(void *))
 {
@@ -242,10 +239,10 @@ static void turns_under_a_writer(struct __test_metadata *_metadata, FIXTURE_DATA
 		struct memory *old = &self->at[here], *new = &self->at[!here];
 
 		ASSERT_TRUE(poisoned(new)) { TH_LOG("touched when it had been left"); }
-		ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_TRANSLATION, NULL, new, 0));
+		ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, new, 0));
 		memcpy(copy, old->cpu, SIZE);
 		poison(old);
-		ASSERT_TRUE(whole(old, copy, newest));
+		ASSERT_TRUE(whole(copy, newest));
 		usleep(500 + 1000 * (turns % 8));
 		ASSERT_TRUE(poisoned(old)) { TH_LOG("touched after the rereg returned"); }
 		moved += self->done != seen;
@@ -260,9 +257,9 @@ static void turns_under_a_writer(struct __test_metadata *_metadata, FIXTURE_DATA
 	ASSERT_LT(LEAST, turns);
 	ASSERT_LT(LEAST, self->done);
 	ASSERT_LT(LEAST / 2, moved);
-	/* Every packet of the last message has arrived, somewhere. */
+	/* Every packet of the last message has arrived in one of the buffers. */
 	for (int i = 0; i < 2; i++)
-		ASSERT_TRUE(whole(&self->at[i], words(&self->at[i], 0), newest));
+		ASSERT_TRUE(whole(words(&self->at[i], 0), newest));
 	for (int p = 0; p < PACKETS; p++)
 		ASSERT_EQ((uintptr_t)last * PACKETS + p, newest[p]);
 	TH_LOG("%d turns, %llu messages", turns, (unsigned long long)self->done);
@@ -278,7 +275,7 @@ TEST_F(move, a_received_packet_is_whole_in_one_buffer)
 	turns_under_a_writer(_metadata, self, send_on);
 }
 
-/* Reads all of the MR again and again: a packet is of one buffer, never poison. */
+/* Read all of the MR again and again: a packet is from one buffer, never poison. */
 static void *read_on(void *arg)
 {
 	FIXTURE_DATA(move) *self = arg;
@@ -322,7 +319,7 @@ TEST_F(move, a_read_packet_is_whole_from_one_buffer)
 	mark_buffer(&self->at[1], 1);
 	ASSERT_EQ(0, pthread_create(&self->thread, NULL, read_on, self));
 	for (; now() < end && !stopped(self); turns++, here = !here) {
-		ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_TRANSLATION, NULL, &self->at[!here], 0));
+		ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, &self->at[!here], 0));
 		poison(&self->at[here]);
 		usleep(500 + 1000 * (turns % 8));
 		mark_buffer(&self->at[here], here);
@@ -367,7 +364,7 @@ TEST_F(move, every_atomic_adds_once_to_one_buffer)
 	for (; now() < end && !stopped(self); turns++, here = !here) {
 		uint64_t left;
 
-		ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_TRANSLATION, NULL, &self->at[!here], 0));
+		ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, &self->at[!here], 0));
 		left = *word[here];
 		usleep(500 + 1000 * (turns % 8));
 		ASSERT_EQ(left, *word[here]);
