@@ -23,6 +23,11 @@ shopt -s inherit_errexit
 . "$(dirname "${BASH_SOURCE[0]}")/paths.sh"
 # shellcheck source=kit/userland.sh
 . "$top/kit/userland.sh"
+# shellcheck source=kit/host.sh
+. "$top/kit/host.sh"
+
+# The project may belong to another user than the one that builds it, in CI for one.
+export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
 
 prog=scripts/${0##*/}
 
@@ -146,7 +151,8 @@ step() {
 	trap - INT TERM
 	if [ "$status" != 0 ]; then
 		say "$title ... FAILED after $((SECONDS - start)) s; the end of $log:"
-		tail -n 40 "$log" >&2
+		if [ -s "$log" ]; then tail -n 40 "$log" >&2; else say "(nothing is in it)"; fi
+		full_disks
 		exit 1
 	fi
 	say "$title ... done in $((SECONDS - start)) s"
