@@ -110,7 +110,7 @@ need() {
 		case $1 in *-linux) own=${LINUX_SRC-} ;; *-rdma-core) own=${RDMA_CORE_SRC-} ;; esac
 		[ -z "$own" ] || return 0
 		need rootfs
-		! compgen -G "$cache/$1-*.git.stamp" >/dev/null || return 0
+		! any "$cache/$1"-*.git.stamp || return 0
 		case $1 in *-linux) takes "$1" cache 2300 ;; *) takes "$1" cache 50 ;; esac
 		;;
 	kernel*)

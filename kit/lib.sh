@@ -44,6 +44,9 @@ die() {
 
 say() { printf '%s\n' "$*" >&2; }
 
+# any PATTERN (expanded): whether a file matches it.
+any() { [ -e "$1" ]; }
+
 # usage: print the comment block at the head of the program (after #! and SPDX).
 usage() {
 	sed -n '2,/^$/ { /^# SPDX/d; s/^# \{0,1\}//p }' "$0"

@@ -200,6 +200,25 @@ class JoinTest(ProjectTest):
         self.assertEqual((self.tree / 'drivers/a.o').read_text(), 'object')
         self.assertEqual((self.tree / 'notes.txt').read_text(), 'mine')
 
+    # Where it works
+
+    def test_a_project_whose_path_has_every_odd_character(self):
+        odd = self.dir / 'a b:c\'d,e"$%&;#=\\'
+        self.project = self.project.rename(odd)
+        self.tree = odd / 'build/linux'
+        self.env['XDG_CACHE_HOME'] = str(odd / 'a cache: "1"')
+        self.join(cwd='/')
+        self.assertEqual(self.script('refresh', 'linux').returncode, 0)
+        done = self.script('series', 'linux', cwd='/')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.strip(), str(odd / 'build/series/linux'), done.stderr)
+        self.assertEqual(len(list((odd / 'build/series/linux').glob('*.patch'))), 3)
+
+    @unittest.skipUnless(os.getuid() == 0, 'needs root, to work on what another user owns')
+    def test_a_project_that_another_user_owns(self):
+        self.run_in(self.dir, 'chown', '-R', 'nobody', self.project)
+        self.join()
+
     # How join stops
 
     def test_a_mail_that_does_not_apply_is_shown_with_its_hunk(self):
