@@ -180,7 +180,8 @@ class Sources(unittest.TestCase):
         """Each compiled program lists the fixtures, variants and tests that were found in
         its source."""
         # Those that need fault injection look for it before they list anything.
-        found = [p for p in programs.ours("base") if p.target and not p.name.startswith("faults/")]
+        found = [p for p in programs.ours("base")
+                 if p.target and not p.name.startswith("faults/")]
         library = f"LD_LIBRARY_PATH={inside(machine.tool('rdma-core'))}/lib"
         out = programs.build_tests(p.target for p in found)
         for program in found:
@@ -195,7 +196,8 @@ class Sources(unittest.TestCase):
         code = ("import sys, unittest\n"
                 "def ids(suite):\n"
                 "    for test in suite:\n"
-                "        yield from ids(test) if isinstance(test, unittest.TestSuite) else [test.id()]\n"
+                "        suite = isinstance(test, unittest.TestSuite)\n"
+                "        yield from ids(test) if suite else [test.id()]\n"
                 "print(*ids(unittest.defaultTestLoader.loadTestsFromName(sys.argv[1])))")
         for program in programs.ours("base"):
             if isinstance(program, programs.Host):
