@@ -11,7 +11,7 @@ help: ## list the targets
 demo: ready ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png
 	@scripts/demo $(if $(PICTURE),--picture "$$PICTURE")
 
-check: ready ## run the tests; T=pattern runs some, DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
+check: ready ## run the tests; T=pattern runs some (see scripts/check --help), DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
 	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(T),"$$T")
 
 bench: ready ## measure registration and transfer beside ordinary memory; tables and plots in build/bench
@@ -22,6 +22,9 @@ shell: ready ## an interactive guest with rxe up and the tools on the path
 
 scoreboard: ready ## rdma-core's suite on the stock stack beside ours; build/report/index.html shows all results
 	@scripts/scoreboard
+
+report: ## one page of the results so far, build/report/index.html
+	@scripts/report
 
 series: ## write the mailable series to build/series; SIGNOFF="Name <mail>" signs it
 	@scripts/series $(if $(SIGNOFF),--signoff "$$SIGNOFF")
@@ -51,4 +54,4 @@ distclean: clean ## remove the cache too
 ready:
 	@kit/ready kernel$(if $(DEBUG),-debug) rdma-core-obj perftest-obj
 
-.PHONY: help demo check bench shell scoreboard series check-series kernel rdma-core perftest update clean distclean ready
+.PHONY: help demo check bench shell scoreboard report series check-series kernel rdma-core perftest update clean distclean ready

@@ -28,6 +28,7 @@ import time
 
 from mrfd import machine
 from mrfd import console
+from mrfd.cases import Case
 
 RUN = f"{machine.GUEST}/run"
 LIMIT = 900             # seconds that a program may take
@@ -37,7 +38,7 @@ LANES = min(2, os.cpu_count())  # on the debug kernel
 
 
 class Guests:
-    """One guest at a time.  tell(name, why, log) hears what no program is to
+    """One guest at a time.  tell() is given a failed Case for what no program is to
     blame for."""
 
     def __init__(self, tell):
@@ -55,6 +56,7 @@ class Guests:
                        console.tail(guest.console).split("\n"))
             return
         self.name, self.reader = name, reader
+        reader.start()
         self.guest.send(shlex.join(words).encode() + b"\n")
         status = self._wait(limit)
         self.reader = None
@@ -88,12 +90,15 @@ class Guests:
             guest.stop()
         where = f"guest of {self.first} to {self.name}"
         if guest.why:
-            self.tell(where, guest.why, console.tail(guest.console).split("\n"))
-        self._complain(guest, lambda reports: self.tell(
-            f"{where}: kernel log", reports[0].head,
-            "\n".join(r.text for r in reports).split("\n")))
+            self.tell(Case(where, "end", "not ok", guest.why,
+                           console.tail(guest.console).split("\n")))
+        self._complain(guest, lambda reports: self._blame_nobody(where, reports))
 
     # How it is done
+
+    def _blame_nobody(self, where, reports):
+        self.tell(Case(where, "kernel log", "not ok", reports[0].head,
+                       "\n".join(r.text for r in reports).split("\n")))
 
     def _start(self, name, options):
         """Whether a guest runs that waits for programs."""
@@ -107,8 +112,8 @@ class Guests:
         self.guest.start()
         if self._wait(BOOT_LIMIT) is None:
             return False
-        self._complain(self.guest, lambda reports: self.tell(
-            f"boot for {name}: kernel log", reports[0].head, reports[0].text.split("\n")))
+        self._complain(self.guest,
+                       lambda reports: self._blame_nobody(f"boot for {name}", reports))
         return True
 
     def _take(self, data):

@@ -3,8 +3,8 @@
 make scoreboard, make bench, make check and make demo left.
 
 It is static, needs no script, and follows the reader's choice of light or dark.
-The directory is complete in itself and can be copied anywhere.  What has not been
-run yet is named with the command that runs it, never left out."""
+All that it shows is in its directory, so the directory can be copied anywhere.  For
+a part that has no results yet it names the command that makes them."""
 
 import glob
 import html
@@ -15,11 +15,14 @@ import shutil
 import subprocess
 import time
 
+from mrfd import results
+from mrfd.devices import DEVICES
 from mrfd.paths import BUILD, TOP
+from mrfd.results import count
 
 OUT = os.path.join(BUILD, "report")
-RESULTS = os.path.join(BUILD, "results")
 KINDS = {"ok": "ok", "skip": "skipped", "not ok": "failed"}
+CLASSES = {"ok": "ok", "skip": "skip", "not ok": "fail"}
 PLOTS = {"bandwidth": "RDMA writes of each size, many under way: more is better.",
          "latency": "One RDMA write until its completion: less is better.",
          "register": "What a registration costs: less is better.",
@@ -68,25 +71,6 @@ def text(words):
     return html.escape(str(words))
 
 
-def read_ktap(path):
-    """[(name, result, reason)]; the reason of a failure is what was said before."""
-    cases, said = [], []
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            match = re.match(r"(ok|not ok) \d+ (.*?)(?: # SKIP (.*))?$", line)
-            if match:
-                result = "skip" if match[3] is not None else match[1]
-                cases.append((match[2], result, match[3] or " / ".join(said[:1] + said[-1:])))
-                said = []
-            elif line.startswith("# ") and line[2:].strip():
-                said.append(line[2:].strip())
-    return cases
-
-
-def counts(cases):
-    return [sum(case[1] == kind for case in cases) for kind in KINDS]
-
-
 def missing(what, command):
     return f'<p class="dim">No {what} yet: <code>{command}</code> makes it.</p>'
 
@@ -94,18 +78,24 @@ def missing(what, command):
 def bar(numbers):
     """A coloured bar; it repeats the numbers beside it, for the eye."""
     parts = "".join(f'<i class="{kind}" style="flex:{n}"></i>'
-                    for kind, n in zip(("ok", "skip", "fail"), numbers) if n)
+                    for kind, n in zip(CLASSES.values(), numbers) if n)
     return f'<div class="bar" aria-hidden="true">{parts}</div>'
+
+
+def reason(case):
+    """Why a case did not pass; what it printed first and last, if nothing says more."""
+    said = [line.strip("# ") for line in case.log if line.strip("# ")]
+    return " / ".join(filter(None, [case.reason, *(said[:1] + said[-1:])[:2 * (not case.reason)]]))
 
 
 def reasons(cases):
     """What did not pass, by name, with why."""
-    lines = [f'<li><span class="{"fail" if result == "not ok" else "skip"}">{KINDS[result]}</span> '
-             f"<code>{text(name.split(': ', 1)[-1])}</code>: {text(reason or 'no reason given')}"
-             for name, result, reason in cases if result != "ok"]
+    lines = [f'<li><span class="{CLASSES[case.result]}">{KINDS[case.result]}</span> '
+             f"<code>{text(case.name)}</code>: {text(reason(case) or 'no reason given')}"
+             for case in cases if case.result != "ok"]
     if not lines:
         return ""
-    word = " and ".join(f"{n} {KINDS[kind]}" for kind, n in zip(KINDS, counts(cases))
+    word = " and ".join(f"{n} {KINDS[kind]}" for kind, n in zip(KINDS, count(cases))
                         if n and kind != "ok")
     return f"<details><summary>{word}: why</summary><ul>{''.join(lines)}</ul></details>"
 
@@ -113,14 +103,14 @@ def reasons(cases):
 def by_program(cases):
     programs = {}
     for case in cases:
-        programs.setdefault(case[0].split(": ", 1)[0], []).append(case)
-    return dict(sorted(programs.items()))
+        programs.setdefault(case.title.removesuffix(f": {case.name}"), []).append(case)
+    return programs
 
 
 def numbers_cells(numbers):
     """Three cells; a nought is not coloured, and nothing at all is a dash."""
     return "".join(f'<td class="n {kind if n else "dim"}">{n if any(numbers) else "–"}</td>'
-                   for kind, n in zip(("ok", "skip", "fail"), numbers))
+                   for kind, n in zip(CLASSES.values(), numbers))
 
 
 def table(what, sides):
@@ -129,10 +119,10 @@ def table(what, sides):
     programs = {title: by_program(cases) for title, cases in sides.items()}
 
     def row(head, some):
-        cells = "".join(numbers_cells(counts(cases)) for cases in some)
-        return f'<tr>{head}{cells}<td class="wide">{bar(counts(some[-1]))}'
+        cells = "".join(numbers_cells(count(cases)) for cases in some)
+        return f'<tr>{head}{cells}<td class="wide">{bar(count(some[-1]))}'
     rows = []
-    for name in sorted({name for cases in programs.values() for name in cases}):
+    for name in dict.fromkeys(name for cases in programs.values() for name in cases):
         some = [cases.get(name, []) for cases in programs.values()]
         shown = re.sub("([/_])", r"\1<wbr>", text(name))
         rows.append(row(f"<td><code>{shown}</code>{reasons(some[-1])}", some))
@@ -144,24 +134,25 @@ def table(what, sides):
 
 
 def scoreboard():
-    paths = {side: os.path.join(RESULTS, f"scoreboard-{side}.ktap") for side in ("stock", "ours")}
+    paths = {side: os.path.join(BUILD, f"scoreboard/{side}.jsonl") for side in ("stock", "ours")}
     if not all(os.path.exists(path) for path in paths.values()):
         return missing("scoreboard", "make scoreboard")
-    return ("<p>rdma-core's own suite over Soft-RoCE, on the stock kernel and library, and on "
-            "ours. A skip is a feature that the device or the stack lacks.</p>"
-            + table("module", {side: read_ktap(path) for side, path in paths.items()}))
+    return ("<p>rdma-core's own suite, on the stock kernel and library, and on ours. A skip is "
+            "a feature that the device or the stack lacks.</p>"
+            + table("module", {side: results.load(path).all() for side, path in paths.items()}))
 
 
 def checks():
-    """What make check has left, a file for each program."""
-    cases = []
-    for path in glob.glob(f"{RESULTS}/*.ktap"):
-        if not os.path.basename(path).startswith("scoreboard-"):
-            cases += read_ktap(path)
-    if not cases:
+    """What the last make check on each kernel left."""
+    found = [results.load(path) for path in sorted(glob.glob(f"{BUILD}/results/check*.jsonl"))
+             if not path.endswith("-selected.jsonl")]
+    if not found:
         return missing("result of the tests", "make check")
-    return ("<p>The newest result of each program of the tests.</p>"
-            + table("program", {"result": cases}))
+    return "".join(
+        f"<h3>On the {text(one.run['kernel'])} kernel</h3>"
+        f"<p>Started {text(one.run['began'])}"
+        + (f', <span class="fail">ended early: {text(one.why)}</span>' if one.why else "")
+        + f"</p>{table('program', {'result': one.all()})}" for one in found)
 
 
 def copy(path):
@@ -220,7 +211,7 @@ def subject():
         "Kernel": base("linux"),
         "Library": base("rdma-core"),
         "perftest": base("perftest"),
-        "Device": "rxe0, Soft-RoCE over a veth pair, in QEMU",
+        "Devices": "; ".join(f"{d.name}: {d.title}, in QEMU" for d in DEVICES),
         "Machine": f"{os.cpu_count()} CPUs, {platform.machine()}",
         "Page made": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     }

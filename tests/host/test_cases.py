@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Test what scripts/cases.py makes of the output of test programs."""
+"""What a Reader makes of the output of test programs."""
 
 import os
 import sys
@@ -9,6 +9,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import cases  # noqa: E402
+from mrfd.console import Report  # noqa: E402
 
 SUITE = b"""\
 test_a (tests.test_x.T.test_a)
@@ -16,7 +17,20 @@ Say what it shows ... ok
 test_b (tests.test_x.T.test_b) ... skipped 'not here'
 test_c (tests.test_x.T.test_c) ... some output
 ERROR
-Ran 3 tests in 1.0s
+test_d (tests.test_x.T.test_d) ... FAIL
+
+======================================================================
+ERROR: test_c (tests.test_x.T.test_c)
+----------------------------------------------------------------------
+OSError: of c
+
+======================================================================
+FAIL: test_d (tests.test_x.T.test_d) (way='x')
+----------------------------------------------------------------------
+AssertionError: of d
+
+----------------------------------------------------------------------
+Ran 4 tests in 1.0s
 """
 TAP = b"TAP version 13\n1..2\n# RUN x\nok 1 global.f.one\nnot ok 2 f.two\n"
 KUNIT = b"""\
@@ -43,45 +57,89 @@ not ok 1 suite
 """
 
 
-def read(dialect, output, status, tell=lambda case: None):
-    reader = cases.Reader("p", dialect, tell)
-    reader(output)
-    reader.end(status)
-    return {case.name: case.result for case in reader.cases}
+def reader(dialect, output, status, tell=lambda case: None, wanted=()):
+    found = cases.Reader("p", dialect, tell, wanted=wanted)
+    found(output)
+    found.end(status)
+    return found
+
+
+def read(*arguments, **more):
+    return {case.title: case.result for case in reader(*arguments, **more).cases}
 
 
 class Reader(unittest.TestCase):
     def test_unittest_is_read(self):
-        self.assertEqual(read(cases.unittest_v, SUITE, 1), {
+        self.assertEqual(read(cases.Unittest, SUITE, 1), {
             "p: tests.test_x.T.test_a": "ok", "p: tests.test_x.T.test_b": "skip",
-            "p: tests.test_x.T.test_c": "not ok"})
+            "p: tests.test_x.T.test_c": "not ok", "p: tests.test_x.T.test_d": "not ok"})
+
+    def test_a_traceback_belongs_to_its_case(self):
+        found = {c.name[-1]: "\n".join(c.log) for c in reader(cases.Unittest, SUITE, 1).cases}
+        self.assertIn("of c", found["c"])
+        self.assertIn("of d", found["d"])
+        for name, other in ("c", "of d"), ("d", "of c"), ("a", "of c"):
+            self.assertNotIn(other, found[name])
 
     def test_tap_is_read(self):
-        self.assertEqual(read(cases.tap, TAP, 1), {"p: f.one": "ok", "p: f.two": "not ok"})
+        self.assertEqual(read(cases.Tap, TAP, 1), {"p: f.one": "ok", "p: f.two": "not ok"})
 
     def test_the_seed_of_a_random_case_is_told_though_it_passes(self):
         told = []
-        read(cases.tap, b"1..2\n# MRFD_SEED=0x5\nok 1 one\nok 2 two\n", 0, told.append)
+        read(cases.Tap, b"1..2\n# MRFD_SEED=0x5\nok 1 one\nok 2 two\n", 0, told.append)
         self.assertEqual([case.reason for case in told], ["MRFD_SEED=0x5", ""])
 
     def test_kunit_is_read_one_level_down(self):
-        self.assertEqual(read(cases.kunit, KUNIT, 1), {
-            "p: suite: one": "ok", "p: suite: two": "not ok", "p: suite: three": "skip",
-            "p: other: suite # it did not run": "not ok"})
+        found = reader(cases.Kunit, KUNIT, 1).cases
+        self.assertEqual({case.title: (case.result, case.reason) for case in found}, {
+            "p: suite: one": ("ok", ""), "p: suite: two": ("not ok", ""),
+            "p: suite: three": ("skip", "why"),
+            "p: other: suite": ("not ok", "it did not run")})
+
+    def test_the_device_is_in_the_printed_name(self):
+        found = cases.Reader("folder/p", cases.Tap, lambda case: None, "rxe")
+        found(TAP)
+        self.assertEqual(found.cases[0].title, "rxe/folder/p: f.one")
 
     def test_a_program_that_dies_early_is_a_failure(self):
-        self.assertEqual(read(cases.tap, TAP[:-14], 139)["p: program"], "not ok")
+        self.assertEqual(read(cases.Tap, TAP[:-14], 139)["p: program"], "not ok")
 
     def test_a_program_without_cases_is_a_failure(self):
-        self.assertEqual(read(cases.tap, b"", 0), {"p: program": "not ok"})
+        self.assertEqual(read(cases.Tap, b"", 0), {"p: program": "not ok"})
 
     def test_a_status_that_no_case_accounts_for_is_a_failure(self):
-        self.assertEqual(read(cases.tap, b"1..1\nok 1 a\n", 1)["p: program"], "not ok")
+        self.assertEqual(read(cases.Tap, b"1..1\nok 1 a\n", 1)["p: program"], "not ok")
 
     def test_an_excused_failure_accounts_for_the_status(self):
         def excuse(case):
             case.result = "skip"
-        self.assertEqual(read(cases.tap, b"1..1\nnot ok 1 a\n", 1, excuse), {"p: a": "skip"})
+        self.assertEqual(read(cases.Tap, b"1..1\nnot ok 1 a\n", 1, excuse), {"p: a": "skip"})
+
+
+class Selected(unittest.TestCase):
+    """A Reader that waits for some cases only."""
+
+    def test_a_case_that_ran_is_all_there_is(self):
+        self.assertEqual(read(cases.Tap, b"1..1\nok 1 a\n", 0, wanted=["a"]), {"p: a": "ok"})
+
+    def test_a_case_that_did_not_run_is_a_failure(self):
+        for output in b"1..0\n", b"1..1\nok 1 b\n":
+            found = reader(cases.Tap, output, 0, wanted=["a"]).cases[-1]
+            self.assertEqual((found.title, found.result), ("p: program", "not ok"))
+            self.assertIn("did not run a", found.reason)
+
+    def test_a_crash_is_not_hidden(self):
+        self.assertEqual(read(cases.Tap, b"1..1\n# RUN a\n", 139, wanted=["a"]),
+                         {"p: program": "not ok"})
+        self.assertEqual(read(cases.Tap, b"1..1\nok 1 a\n", 139, wanted=["a"]),
+                         {"p: a": "ok", "p: program": "not ok"})
+
+    def test_a_complaint_of_the_kernel_is_not_hidden(self):
+        found = reader(cases.Tap, b"1..1\nok 1 a\n", 0, wanted=["a"])
+        found.complaint([Report("BUG: x", "BUG: x\n at y")])
+        last = found.cases[-1]
+        self.assertEqual((last.title, last.result, last.reason, last.log),
+                         ("p: kernel log", "not ok", "BUG: x", ["BUG: x", " at y"]))
 
 
 if __name__ == "__main__":

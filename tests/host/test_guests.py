@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Programs share a guest as long as all goes well, and what goes wrong is laid at
-the right door: scripts/guests.py, and guest-run in the guest."""
+"""Programs share a guest as long as all goes well, and a failure is reported for the
+program that caused it: kit/mrfd/pool.py, and kit/guest/run in the guest."""
 
 import os
 import sys
@@ -13,6 +13,8 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 from mrfd import machine  # noqa: E402
 from mrfd import cases  # noqa: E402
 from mrfd import pool  # noqa: E402
+from mrfd import programs  # noqa: E402
+from mrfd.devices import RXE  # noqa: E402
 
 # A program with one case, named after the boot in which it ran.
 GOOD = 'echo 1..1; echo "ok 1 $(cat /proc/sys/kernel/random/boot_id)"'
@@ -24,16 +26,16 @@ def setUpModule():
     machine.kernel_image()
 
 
-def run(*scripts, limit=60):
+def run(*scripts, limit=60, wanted=()):
     """What is told of programs a, b, c...: a list of (name, result, why) each,
     and last that of what no program is to blame for."""
     told = [[]]
-    options = cases.guest_options("base")
-    guests = pool.Guests(lambda name, why, log: told[-1].append((name, "not ok", why)))
+    options = programs.guest_options("base", RXE)
+    guests = pool.Guests(lambda case: told[-1].append((case.title, case.result, case.reason)))
     for name, script in zip("abc", scripts):
-        reader = cases.Reader(name, cases.tap, lambda case: None)
+        reader = cases.Reader(name, cases.Tap, lambda case: None, wanted=wanted)
         guests.run(name, ["sh", "-c", script], options, reader, limit=limit)
-        told.insert(-1, [(c.name[3:], c.result, c.reason) for c in reader.cases])
+        told.insert(-1, [(c.name, c.result, c.reason) for c in reader.cases])
     guests.end()
     return told
 
@@ -72,6 +74,16 @@ class Guests(unittest.TestCase):
         self.assertIn("kernel log", [r[0] for r in a])
         self.assertEqual((b[0][1], rest), ("ok", []))
 
+    def test_a_selected_case_hides_no_crash_and_no_complaint(self):
+        one = "echo 1..1; echo ok 1 one; "
+        a, b, c, rest = run(one, one + "kill -SEGV $$", PROVOKE.format("WARNING") + one,
+                            wanted=["one"])
+        self.assertEqual(a, [("one", "ok", "")])
+        self.assertEqual(b, [("one", "ok", ""),
+                             ("program", "not ok", "exit status 139 without a failed case")])
+        self.assertEqual([r[:2] for r in c], [("one", "ok"), ("kernel log", "not ok")])
+        self.assertEqual(rest, [])
+
     def test_nothing_runs_on_behind_a_program(self):
         count = "echo 1..1; pidof sleep && echo not ok 1 x || echo ok 1 x"
         a, b, rest = run("setsid sleep 1000 & trap '' TERM; " + GOOD, count)
@@ -85,9 +97,9 @@ class Guests(unittest.TestCase):
 
     def test_a_complaint_of_nobody_is_told(self):
         told = []
-        guests = pool.Guests(lambda name, why, log: told.append((name, why)))
-        guests.run("a", ["sh", "-c", GOOD], cases.guest_options("base"),
-                   cases.Reader("a", cases.tap, lambda case: None))
+        guests = pool.Guests(lambda case: told.append((case.title, case.reason)))
+        guests.run("a", ["sh", "-c", GOOD], programs.guest_options("base", RXE),
+                   cases.Reader("a", cases.Tap, lambda case: None))
         guests.guest._console += b"BUG: late\n"
         guests.end()
         self.assertEqual(told, [("guest of a to a: kernel log", "BUG: late")])

@@ -16,6 +16,8 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)
 sys.path.insert(0, os.path.join(TOP, "kit"))
 from mrfd import plots  # noqa: E402
 from mrfd import report  # noqa: E402
+from mrfd import results  # noqa: E402
+from mrfd.cases import Case  # noqa: E402
 
 
 def load(name):
@@ -117,13 +119,23 @@ class Report(unittest.TestCase):
                 os.makedirs(os.path.join(build, os.path.dirname(name)), exist_ok=True)
                 with open(os.path.join(build, name), "w", encoding="utf-8") as file:
                     file.write(text)
-            with mock.patch.multiple(report, BUILD=build, OUT=f"{build}/report",
-                                     RESULTS=f"{build}/results"):
+            with mock.patch.multiple(report, BUILD=build, OUT=f"{build}/report"):
                 with open(report.write(), encoding="utf-8") as file:
                     page = file.read()
             parsed = Page(page)
             self.assertEqual(parsed.open, [])
             yield parsed, " ".join(parsed.words), build
+
+    @staticmethod
+    def left(kernel, cases, why=""):
+        """The text of the results of a run."""
+        with tempfile.TemporaryDirectory() as directory:
+            run = results.Run(f"{directory}/check", kernel)
+            for case in cases:
+                run.add(case)
+            run.close(why)
+            with open(f"{directory}/check.jsonl", encoding="utf-8") as file:
+                return file.read()
 
     def test_of_nothing_it_names_the_commands(self):
         with self.made_of({}) as (_, words, _):
@@ -131,14 +143,25 @@ class Report(unittest.TestCase):
                 self.assertIn(f"make {command}", words)
 
     def test_a_skip_and_a_failure_have_their_reasons(self):
-        ktap = ("KTAP version 1\n1..3\nok 1 rdma-core/test_a: one\n"
-                "ok 2 rdma-core/test_a: two # SKIP no <XRC> here\n"
-                "# it broke\nnot ok 3 rdma-core/test_a: three\n")
-        with self.made_of({"results/scoreboard-stock.ktap": ktap,
-                           "results/scoreboard-ours.ktap": ktap}) as (page, words, _):
-            self.assertIn("no <XRC> here", words)
-            self.assertIn("it broke", words)
-            self.assertIn("1 skipped and 1 failed", words)
+        left = self.left("base", [Case("rdma-core/test_a", "one", "ok"),
+                                  Case("rdma-core/test_a", "two", "skip", "no <XRC> here"),
+                                  Case("rdma-core/test_a", "three", "not ok", "it broke"),
+                                  Case("rdma-core/test_a", "four", "not ok", "", ["# said"])])
+        with self.made_of({"scoreboard/stock.jsonl": left,
+                           "scoreboard/ours.jsonl": left}) as (_, words, _):
+            for text in "no <XRC> here", "it broke", ": said", "1 skipped and 2 failed":
+                self.assertIn(text, words)
+
+    def test_each_kernel_has_its_last_run(self):
+        case = [Case("access/data", "one", "ok", device="rxe")]
+        with self.made_of({"results/check.jsonl": self.left("base", case),
+                           "results/check-debug.jsonl": self.left("debug", case, "interrupted"),
+                           "results/check-selected.jsonl": self.left("other", case),
+                           }) as (_, words, _):
+            self.assertIn("On the base kernel", words)
+            self.assertIn("On the debug kernel", words)
+            self.assertIn("ended early: interrupted", words)
+            self.assertNotIn("On the other kernel", words)
 
     def test_whatever_it_shows_is_beside_it(self):
         plots = {f"bench/{name}{dark}.svg": "<svg/>" for name in report.PLOTS

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The RDMA devices that the tests run on: the one description of each.
+
+Every guest program runs on every device of DEVICES.  A program learns about its
+device from the environment (see env()) and skips a case that the device cannot
+run.  To add a device is to add a Device here.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Device:
+    name: str       # in the names of cases: rxe/access/data
+    verbs: str      # its verbs name in the guest
+    title: str      # for people
+    can: str        # what it can do that another may not: words, see tests/lib/device.h
+    net: tuple      # how kit/guest/net sets it up in a guest
+    netdev: str     # its network device
+    qemu: tuple = ()    # what QEMU's -device takes to have it
+    append: str = ""    # kernel parameters that it needs
+
+    def env(self):
+        """What the programs in the guest are told."""
+        return {"MRFD_DEVICE": self.name, "MRFD_VERBS_DEVICE": self.verbs,
+                "MRFD_NETDEV": self.netdev, "MRFD_DEVICE_CAN": self.can}
+
+
+RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
+             "reg_mr_fd rereg_mr_fd memfd io-memory vmap atomics atomic-write flush "
+             "window-type-1 window-type-2 rdma-cm add-delete",
+             net=("rxe",), netdev="eth0")
+
+DEVICES = [RXE]

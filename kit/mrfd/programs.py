@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The test programs: find them, build what they need, run them.
+
+A program is one process, on the host or in a guest: a file of host tests, a guest
+program on one device, a module of rdma-core's suite, KUnit, the demo.  cases() says
+from its source which cases it has; with wanted it runs these only, by the options of
+its own harness.  Nothing is built to find a program; build() builds what those need
+that will run.
+"""
+
+import copy
+import functools
+import glob
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+from mrfd import machine
+from mrfd import sources
+from mrfd.cases import Kunit, Reader, Tap, Unittest
+from mrfd.devices import DEVICES
+from mrfd.machine import GUEST
+from mrfd.paths import BUILD, SCRIPTS, TOP, inside
+
+TESTS = os.path.join(TOP, "tests")
+OUT = os.path.join(BUILD, "tests")  # what is built of tests/
+NOT_CASES = {"host", "lib", "bench"}  # folders of tests/ without guest programs
+# Exporters of every kind: see tests/lib/memory.h.
+EXPORTERS = ["bochs-display", "virtio-gpu"]
+# What rdma-core has for hardware that is not here.
+VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
+
+# Which programs run on which kernel, by their names without the device.  On the base
+# kernel: all but those that need fault injection, which the debug kernel has.
+FAULTS = re.compile(r"faults/.*|kcsan")
+# On the debug kernel: all of ours that drives our code, and of rdma-core's suite what
+# goes through code that the series changes (see Documentation/testing.md).
+DEBUG = re.compile(r"kunit|(access|exporters|faults|interface|load|rereg)/.*|"
+                   r"rdma-core/test_(mr|mr_fd|memfd_mr|rereg\w*)")
+# On the kernel that finds data races: where much happens at once.
+CONCURRENT = re.compile(r"access/(cut|data|windows)|interface/(fuzz|lifetime)|load/stress|"
+                        r"rereg/inflight|kcsan")
+RUNS_ON = {"base": lambda name: not FAULTS.fullmatch(name), "debug": DEBUG.fullmatch,
+           "kcsan": CONCURRENT.fullmatch}
+
+
+@functools.cache  # a run has one of each, whatever is edited meanwhile
+def product(*command):
+    """The directory that a program of the kit builds, as it is called inside."""
+    return inside(machine.tool(*command))
+
+
+def guest_options(kernel, device, **more):
+    """Options of Guest for a guest that has the device, which talks to itself."""
+    env = {**device.env(), "PYTHONDONTWRITEBYTECODE": "1", **more.pop("env", {})}
+    if "MRFD_SEED" in os.environ:
+        env["MRFD_SEED"] = os.environ["MRFD_SEED"]
+    return {"kernel": kernel, "setup": [f"{GUEST}/net", "0", "1", *device.net],
+            "append": " ".join(filter(None, (device.append, more.pop("append", "")))),
+            "devices": [*device.qemu, *more.pop("devices", ())], "env": env, **more}
+
+
+def test_guest(kernel, device, *programs):
+    """Options of Guest for our own programs: with every exporter, and with what these
+    programs of the kit build on the path."""
+    rdma = product("rdma-core")
+    path = [f"{rdma}/bin", *(product(p) for p in programs), "/usr/sbin:/usr/bin:/sbin:/bin"]
+    env = {"PATH": ":".join(path), "PYTHONPATH": f"{rdma}/python",
+           "LD_LIBRARY_PATH": f"{rdma}/lib"}  # for Debian's programs
+    return guest_options(kernel, device, devices=EXPORTERS, env=env)
+
+
+class Program:
+    """One program; the kinds of it are below."""
+
+    dialect = Tap
+    needs = ()      # what scripts/ builds for it
+    target = None   # what make builds for it in OUT
+    wanted = ()     # the cases to run; empty: all
+
+    def __init__(self, name, kernel, device=None):
+        self.name, self.kernel, self.device = name, kernel, device
+        self.title = f"{device.name}/{name}" if device else name
+
+    def cases(self):
+        """The names of its cases, by its source."""
+        raise NotImplementedError
+
+    def words(self):
+        """The command, once everything is built."""
+        raise NotImplementedError
+
+    def guest(self):
+        """Options of the Guest that it runs in; None: it runs on the host."""
+        return None
+
+    def select(self, wanted):
+        """The same program with these cases only."""
+        some = copy.copy(self)
+        some.wanted = tuple(wanted)
+        return some
+
+    def run(self, tell, guests):
+        """Its Cases, each given to tell() too; guests is a pool.Guests."""
+        reader = Reader(self.name, self.dialect, tell, self.device.name if self.device else "",
+                        self.wanted)
+        options = self.guest()
+        if options is None:
+            self._run_here(reader)
+        else:
+            guests.run(self.title, self.words(), options, reader)
+        return reader.cases
+
+    def _run_here(self, reader):
+        with subprocess.Popen(self.words(), cwd=TOP, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+            for line in process.stdout:
+                reader(line)
+        reader.end(process.returncode)
+
+
+class Host(Program):
+    """A file of the kit's own tests.  One that needs a kernel builds it."""
+
+    dialect = Unittest
+
+    def __init__(self, name, kernel):
+        super().__init__(f"host/{name}", kernel)
+        self.path = os.path.join(TESTS, f"host/test_{name}.py")
+        self.module = f"tests.host.test_{name}"
+
+    def cases(self):
+        return sources.unittest_cases(self.path, self.module)
+
+    def words(self):
+        return [sys.executable, "-m", "unittest", "-v", *(self.wanted or [self.module])]
+
+
+class Demo(Program):
+    """The demo is one case: the screen matches or it does not."""
+
+    class dialect(Tap):
+        def read(self, line):
+            self.planned = 1
+            if line.strip().startswith("screen matches: "):
+                result = "ok" if line.endswith(" yes") else "not ok"
+                return self._case(Demo.CASE, result, line.strip())
+            self.lines.append(line)
+            return None
+
+    CASE = "the screen shows what was sent"
+    needs = "rdma-core", "kernel"
+
+    def cases(self):
+        return [self.CASE]
+
+    def words(self):
+        return [os.path.join(SCRIPTS, "demo")]
+
+
+class GuestProgram(Program):
+    """tests/FOLDER/NAME.c, in the kernel's harness, or NAME.py, unittest."""
+
+    def __init__(self, path, kernel, device):
+        name, kind = os.path.splitext(os.path.relpath(path, TESTS))
+        super().__init__(name, kernel, device)
+        self.path, self.compiled = path, kind == ".c"
+        self.module = f"tests.{name.replace('/', '.')}"
+        self.needs = ["rdma-core", "kernel"]
+        if self.compiled:
+            self.target = name
+        else:
+            self.dialect = Unittest
+        if name.startswith("programs/"):
+            self.needs.append("perftest")
+
+    def cases(self):
+        if self.compiled:
+            return sources.c_cases(self.path, TESTS)
+        return sources.unittest_cases(self.path, self.module)
+
+    def words(self):
+        if not self.compiled:  # unittest looks for its modules where it is called
+            return ["env", "-C", inside(TOP), "python3", "-m", "unittest", "-v",
+                    *(self.wanted or [self.module])]
+        return [inside(os.path.join(OUT, self.name)),
+                *(f"-r{case if '.' in case else f'global.{case}'}" for case in self.wanted)]
+
+    def guest(self):
+        return test_guest(self.kernel, self.device, *(x for x in self.needs if x == "perftest"))
+
+
+class Kcsan(Program):
+    """After the guest programs, in the same guest: were data races looked for?"""
+
+    needs = "rdma-core", "kernel"
+
+    def __init__(self, kernel, device):
+        super().__init__("kcsan", kernel)
+        self.after = device
+
+    def cases(self):
+        return ["races were looked for"]
+
+    def words(self):
+        return [f"{GUEST}/kcsan"]
+
+    def guest(self):
+        return test_guest(self.kernel, self.after)
+
+
+class KunitProgram(Program):
+    """The kernel's own unit tests, which run when it boots."""
+
+    dialect = Kunit
+    needs = "kernel",
+
+    def __init__(self, kernel, device):
+        super().__init__("kunit", kernel)
+        self.boots = device
+
+    def cases(self):
+        paths = sorted(glob.glob(os.path.join(TOP, "kernel/**/*.c"), recursive=True))
+        return [case for path in paths for case in sources.kunit_cases(path)]
+
+    def words(self):
+        names = self.wanted or self.cases()
+        return [f"{GUEST}/kunit", *sorted({case.split(": ")[0] for case in names})]
+
+    def guest(self):
+        append = "kunit.enable=1"
+        if len(self.wanted) == 1:  # for more there is no pattern: their suites run whole
+            append += " kunit.filter_glob=" + ".".join(self.wanted[0].split(": "))
+        return guest_options(self.kernel, self.boots, append=append)
+
+
+class Suite(Program):
+    """A module of rdma-core's own suite, in a process of its own."""
+
+    dialect = Unittest
+
+    def __init__(self, path, kernel, device, flags):
+        self.module = os.path.basename(path).removesuffix(".py")
+        super().__init__(f"rdma-core/{self.module}", kernel, device)
+        self.path, self.rdma = path, ("rdma-core", *flags)
+        self.needs = [shlex.join(self.rdma), "kernel"]
+
+    def cases(self):
+        return sources.unittest_cases(self.path, f"tests.{self.module}")
+
+    def words(self):
+        return [f"{product(*self.rdma)}/bin/run_tests.py", "-v",
+                *(self.wanted or [f"tests.{self.module}"])]
+
+    def guest(self):
+        return guest_options(self.kernel, self.device)
+
+
+def guest_programs(kernel, device):
+    """tests/*/*.c and *.py; a file that has a .h file is a helper."""
+    for path in sorted(glob.glob(os.path.join(TESTS, "*/*"))):
+        name, kind = os.path.splitext(path)
+        folder = os.path.basename(os.path.dirname(path))
+        if kind in (".c", ".py") and folder not in NOT_CASES and not os.path.exists(f"{name}.h"):
+            yield GuestProgram(path, kernel, device)
+
+
+def suite(kernel, device, stock=False):
+    """rdma-core's suite, of the stock source or of the patched one."""
+    flags = ["--stock"] if stock else []
+    tree = machine.tool("join", *flags, "rdma-core")
+    for path in sorted(glob.glob(os.path.join(tree, "tests/test_*.py"))):
+        if not VENDOR.match(os.path.basename(path)):
+            yield Suite(path, kernel, device, flags)
+
+
+def ours(kernel):
+    """What this project has itself: all but rdma-core's suite."""
+    for path in sorted(glob.glob(os.path.join(TESTS, "host/test_*.py"))):
+        yield Host(os.path.basename(path)[len("test_"):-len(".py")], kernel)
+    yield KunitProgram(kernel, DEVICES[0])
+    for device in DEVICES:
+        yield from guest_programs(kernel, device)
+    yield Kcsan(kernel, DEVICES[-1])
+    yield Demo("demo", kernel)
+
+
+def theirs(kernel):
+    """rdma-core's suite; its source is fetched if it is not there."""
+    for device in DEVICES:
+        yield from suite(kernel, device)
+
+
+def build_tests(targets):
+    """Build these programs of tests/ (folder/name); the directory that has them."""
+    linux, out = inside(machine.tool("join", "linux")), inside(OUT)
+    made = subprocess.run([os.path.join(SCRIPTS, "enter"), "make", "-s", f"-j{os.cpu_count()}",
+                           "-C", inside(TESTS), f"OUT={out}", f"LINUX={linux}",
+                           f"RDMA={product('rdma-core')}", *(f"{out}/{t}" for t in targets)],
+                          check=False)
+    if made.returncode:
+        raise machine.BootError("tests/ does not compile, see above")
+    return out
+
+
+def build(programs):
+    """Build what these programs need, and nothing else."""
+    needs = {need: program.kernel for program in programs for need in program.needs}
+    for need, kernel in needs.items():
+        if need == "kernel":
+            machine.kernel_image(kernel)
+        else:
+            product(*shlex.split(need))
+    if "kernel" in needs:  # what a guest needs, made before there are two threads
+        machine.init_program()
+        machine.accelerator()
+    targets = [program.target for program in programs if program.target]
+    if targets:
+        build_tests(dict.fromkeys(targets))
+
+
+def expected_failures():
+    """{printed name of a case: why it fails}, from tests/expected-failures."""
+    expected = {}
+    with open(os.path.join(TESTS, "expected-failures"), encoding="utf-8") as file:
+        for line in file:
+            if line.strip() and not line.startswith("#"):
+                name, _, why = line.partition("  # ")
+                if not why.strip():
+                    sys.exit(f"tests/expected-failures: no reason given for {name.strip()}")
+                expected[name.strip()] = why.strip()
+    return expected

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a pattern selects: make check T=PATTERN.
+
+A pattern is, in this order,
+
+  the printed name of a case, with or without its device: this case alone
+  a part of programs' names (rxe/, access/data, host/boot): all their cases
+  a part of cases' names: these cases
+
+Names come from the sources, so nothing is built to know that a pattern fits nothing.
+"""
+
+import difflib
+import re
+
+from mrfd import programs
+from mrfd.programs import RUNS_ON
+
+
+class NoMatch(Exception):
+    """The pattern fits nothing; the text says what is near."""
+
+
+def _names(program):
+    """A program's printed name, and the one without its device."""
+    return dict.fromkeys((program.title, program.name))
+
+
+def _of_program(program, case):
+    """The program with this case only; None if it has no such case."""
+    cases = program.cases()
+    if case in ("program", "kernel log"):  # what is printed when the whole of it failed
+        return program
+    fixture = re.fullmatch(r"(.*)\.(?:setUp|tearDown)Class", case)
+    wanted = [x for x in cases if x == case or fixture and x.startswith(f"{fixture[1]}.")]
+    return program.select(wanted) if wanted else None
+
+
+def _exact(pattern, found):
+    """The programs of a printed name of a case."""
+    guest = re.match(r"(?:guest of|boot for) (\S+?)(?: to (\S+?))?: ", pattern)
+    if guest:  # which ran several programs
+        titles = [p.title for p in found]
+        ends = [titles.index(t) for t in (guest[1], guest[2] or guest[1]) if t in titles]
+        return found[ends[0]:ends[1] + 1] if len(ends) == 2 else []
+    name, _, case = pattern.partition(": ")
+    some = [_of_program(p, case) for p in found if case and name in _names(p)]
+    return [p for p in some if p]
+
+
+def _by_case(pattern, found):
+    for program in found:
+        wanted = [case for case in program.cases()
+                  if any(pattern in f"{name}: {case}" for name in _names(program))]
+        if wanted:
+            yield program.select(wanted)
+
+
+def match(pattern, found):
+    """What the pattern selects of a list of programs."""
+    return (_exact(pattern, found)
+            or [p for p in found if pattern in p.title]
+            or list(_by_case(pattern, found)))
+
+
+def nearest(pattern, found):
+    """The printed names that look most like a pattern that fits nothing."""
+    name, _, case = pattern.partition(": ")
+    near = [p for p in found if name in _names(p)]
+    if near and case:  # the program is right
+        names = {c: f"{p.title}: {c}" for p in near for c in p.cases()}
+        return [names[c] for c in difflib.get_close_matches(case, names, 5, 0.3)]
+    names = {}  # what may have been meant: the printed names
+    for program in found:
+        for n in *_names(program), program.name.split("/")[-1]:
+            names.setdefault(n, {})[program.title] = None
+        for c in program.cases():
+            names.setdefault(c.split(".")[-1], {})[f"{program.title}: {c}"] = None
+    close = difflib.get_close_matches(name, names, 5, 0.6)
+    return list(dict.fromkeys(n for word in close for n in names[word]))[:8]
+
+
+def _candidates(pattern, kernel):
+    """The programs that the pattern may be about.  rdma-core's are asked for only if
+    it can be about them, because that may fetch its source."""
+    found = list(programs.ours(kernel))
+    folders = {p.name.split("/")[0] for p in found}
+    start = re.match(r"(?:(?:%s)/)?(\w+)[/:]" % "|".join(d.name for d in programs.DEVICES), pattern)
+    if start and start[1] in folders:
+        return found
+    return [*found, *programs.theirs(kernel)]
+
+
+def select(pattern, kernel):
+    """The programs that a pattern selects on this kernel; NoMatch if there is none."""
+    found = _candidates(pattern, kernel)
+    selected = match(pattern, found)
+    here = [p for p in selected if RUNS_ON[kernel](p.name)]
+    if here:
+        return here
+    if selected:
+        others = [k for k, runs in RUNS_ON.items() if any(runs(p.name) for p in selected)]
+        raise NoMatch(f"{pattern!r} does not run on the {kernel} kernel, but on: "
+                      + ", ".join(others))
+    near = nearest(pattern, found)
+    text = f"no program and no case has {pattern!r} in its name"
+    if near:
+        text += "; near it:\n  " + "\n  ".join(near)
+    raise NoMatch(text + "\n(scripts/check --list names the programs)")

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The names of the cases that a test program has, read from its source, so that a
+pattern can be answered before anything is built.
+
+tests/host/test_selection.py compares them with what the built programs list.
+"""
+
+import functools
+import os
+import re
+
+
+def _text(path, root, seen):
+    """A C source with its local headers in it, without comments, a directive or
+    statement on one line.  root is where #include "folder/file.h" is looked for."""
+    path = os.path.realpath(path)
+    if path in seen:
+        return ""
+    seen.add(path)
+    with open(path, encoding="utf-8") as file:
+        text = re.sub(r"/\*.*?\*/", " ", file.read(), flags=re.DOTALL)
+    text = re.sub(r"\\\n", " ", text)
+
+    def include(match):
+        for directory in os.path.dirname(path), root:
+            header = os.path.join(directory, match[1])
+            if os.path.exists(header):
+                return _text(header, root, seen)
+        return ""
+    return re.sub(r'^\s*#\s*include "(.*)"', include, text, flags=re.MULTILINE)
+
+
+def _expanded(text):
+    """Macros that define cases or variants, such as
+    #define MOVE(a, b) FIXTURE_VARIANT_ADD(rereg, a##_to_##b) ..., replaced."""
+    define = r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([^)]*)\)(.*(?:FIXTURE_VARIANT_ADD|TEST).*)$"
+    for name, parameters, body in re.findall(define, text, re.MULTILINE):
+        parameters = [p.strip() for p in parameters.split(",")]
+
+        def replace(match):
+            values = dict(zip(parameters, (v.strip() for v in match[1].split(","))))
+            # pylint: disable=cell-var-from-loop
+            filled = re.sub(r"\w+", lambda word: values.get(word[0], word[0]), body)
+            return re.sub(r"\s*##\s*", "", filled)
+        text = re.sub(rf"^[ \t]*{name}\(([^)]*)\)", replace, text, flags=re.MULTILINE)
+    return text
+
+
+@functools.cache
+def c_cases(path, root):
+    """Of a C program in the kernel's harness: fixture.variant.case."""
+    text = _expanded(_text(path, root, set()))
+    text = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
+    variants = {}
+    for fixture, variant in re.findall(r"\bFIXTURE_VARIANT_ADD\(\s*(\w+),\s*(\w+)", text):
+        variants.setdefault(fixture, []).append(variant)
+    cases = re.findall(r"\bTEST(?:_SIGNAL)?\(\s*(\w+)", text)
+    for fixture, name in re.findall(r"\bTEST_F(?:_\w+)?\(\s*(\w+),\s*(\w+)", text):
+        cases += [f"{fixture}.{variant}.{name}" for variant in variants.get(fixture, ())
+                  ] or [f"{fixture}.{name}"]
+    return cases
+
+
+class _Module:
+    """The classes of a Python source with their test methods.  It is read by lines,
+    not by ast, which takes ten times as long."""
+
+    def __init__(self, path):
+        self.path = path
+        self.classes = {}   # name: [its bases, its test methods]
+        self.origin = {}    # name here: (module, name there), or (module, None)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        for name, bases, method in re.findall(
+                r"^class (\w+)\s*(?:\(([^)]*)\))?:|^    def (test\w*)\(", text, re.MULTILINE):
+            if name:
+                self.classes[name] = last = [re.findall(r"[\w.]+", bases), []]
+            elif self.classes:
+                last[1].append(method)
+        for module, names in re.findall(r"^from (\S+) import \(?((?:[\w, ]|\\\n|\n(?= ))+)", text,
+                                        re.MULTILINE):
+            for name, _, alias in re.findall(r"(\w+)( as (\w+))?", names):
+                self.origin[alias or name] = module, name
+        for module, _, alias in re.findall(r"^import ([\w.]+)( as (\w+))?", text, re.MULTILINE):
+            self.origin[alias or module] = module, None
+
+    def methods(self, name):
+        """The test methods of a class, its bases' too."""
+        where, _, attribute = name.rpartition(".")
+        if name in self.classes:
+            bases, found = self.classes[name]
+            return set(found).union(*(self.methods(base) for base in bases))
+        module, there = self.origin.get(where or name, (None, None))
+        path = os.path.join(os.path.dirname(self.path), f"{(module or '').split('.')[-1]}.py")
+        if not os.path.exists(path):  # unittest's, for one
+            return set()
+        return _module(path).methods(there or attribute)
+
+
+_module = functools.cache(_Module)
+
+
+@functools.cache
+def unittest_cases(path, module):
+    """Of a file of unittest cases that is imported by this name: module.Class.test_x."""
+    source = _module(path)
+    return [f"{module}.{name}.{test}" for name in source.classes
+            for test in sorted(source.methods(name))]
+
+
+@functools.cache
+def kunit_cases(path):
+    """Of a kernel source with KUnit suites: suite: case."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    suites = re.findall(r"struct kunit_suite \w+ = \{([^}]*)\}", text)
+    found = []
+    for suite in suites:
+        name = re.search(r'\.name = "([^"]+)"', suite)[1]
+        array = re.search(r"\.test_cases = (\w+)", suite)[1]
+        body = re.search(rf"struct kunit_case {array}\[\] = \{{(.*?)\}};", text, re.DOTALL)[1]
+        found += [f"{name}: {case}" for case in re.findall(r"KUNIT_CASE\w*\(\s*(\w+)", body)]
+    return found

@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A memory window opens a part of an MR to those who have its rkey.  It can be bound only
+ * to an MR of its own PD, and invalidated only by the QP that it belongs to.  It ends at
+ * its own edges, not at those of the MR.  A refused bind or invalidate puts the QP into
+ * the error state.  A QP that a window belongs to is not destroyed.
+ */
+#include "lib/clock.h"
+#include "lib/harness.h"
+#include "lib/memory.h"
+#include "lib/pair.h"
+#include "lib/pattern.h"
+#include <pthread.h>
+#include <sys/wait.h>
+
+#define SIZE (16 * PAGE)
+
+FIXTURE(mw)
+{
+	struct ibv_context *ctx;
+	struct ibv_pd *pd[2];
+	struct memory at, local;
+	struct ibv_mr *mr;	/* of AT, in pd[0], allows windows */
+	struct ibv_mr *foreign;	/* the same in pd[1] */
+	struct ibv_mr *local_mr;
+	struct pair pair;	/* both QPs in pd[0]; windows belong to the second */
+	uint64_t iova;
+};
+
+FIXTURE_VARIANT(mw)
+{
+	enum memory_kind kind;
+};
+
+FIXTURE_VARIANT_ADD(mw, on_host_memory) { .kind = HOST };
+FIXTURE_VARIANT_ADD(mw, on_vgem) { .kind = VGEM };
+
+FIXTURE_SETUP(mw)
+{
+	self->ctx = device_open();
+	for (int i = 0; i < 2; i++)
+		self->pd[i] = must(ibv_alloc_pd(self->ctx));
+	memory_open_filled(&self->at, variant->kind, SIZE, 1);
+	memory_open_filled(&self->local, HOST, SIZE, 2);
+	self->mr = memory_reg(&self->at, self->pd[0], ALL_ACCESS);
+	self->foreign = memory_reg(&self->at, self->pd[1], ALL_ACCESS);
+	self->local_mr = memory_reg(&self->local, self->pd[0], ALL_ACCESS);
+	self->iova = self->at.iova;
+	pair_open_in(&self->pair, self->pd[0]);
+}
+
+FIXTURE_TEARDOWN(mw)
+{
+	pair_close(&self->pair);
+	mr_close(self->mr);
+	mr_close(self->foreign);
+	mr_close(self->local_mr);
+	for (int i = 0; i < 2; i++)
+		pd_close(self->pd[i]);
+	memory_close(&self->at);
+	memory_close(&self->local);
+	device_close(self->ctx);
+}
+
+/* A refusal has put the QPs into the error state; go on with new ones. */
+static void new_pair(FIXTURE_DATA(mw) *self)
+{
+	pair_close(&self->pair);
+	pair_open_in(&self->pair, self->pd[0]);
+}
+
+static enum ibv_wc_status qp_does(FIXTURE_DATA(mw) *self, int qp, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+
+	wr->send_flags = IBV_SEND_SIGNALED;
+	if ((errno = ibv_post_send(self->pair.qp[qp], wr, &bad)))
+		fail_case("post");
+	return wait_wc(&self->pair, NULL);
+}
+
+/* Bind to the MR that has this lkey; the library does not check it. */
+static enum ibv_wc_status bind(FIXTURE_DATA(mw) *self, struct ibv_mw *mw, uint32_t lkey,
+			       uint64_t addr, uint64_t length, int access)
+{
+	struct ibv_mr named = { .context = self->ctx, .lkey = lkey };
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_BIND_MW,
+		.bind_mw = {
+			.mw = mw, .rkey = ibv_inc_rkey(mw->rkey),
+			.bind_info = { .mr = &named, .addr = addr, .length = length,
+				       .mw_access_flags = access },
+		},
+	};
+	enum ibv_wc_status status = qp_does(self, 1, &wr);
+
+	if (status == IBV_WC_SUCCESS)
+		mw->rkey = wr.bind_mw.rkey;
+	return status;
+}
+
+static enum ibv_wc_status invalidate(FIXTURE_DATA(mw) *self, int qp, uint32_t rkey)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = rkey };
+
+	return qp_does(self, qp, &wr);
+}
+
+/* A send from the first QP that asks the second to invalidate a window. */
+static enum ibv_wc_status send_with_inv(FIXTURE_DATA(mw) *self, uint32_t rkey)
+{
+	struct ibv_sge sge = { .addr = self->local.iova, .length = 8,
+			       .lkey = self->local_mr->lkey };
+	struct ibv_send_wr *bad, wr = {
+		.opcode = IBV_WR_SEND_WITH_INV, .invalidate_rkey = rkey, .sg_list = &sge,
+		.num_sge = 1, .send_flags = IBV_SEND_SIGNALED,
+	};
+	enum ibv_wc_status worst = IBV_WC_SUCCESS;
+
+	post_recv(&self->pair, self->local_mr, self->local.iova + 100, 8);
+	if ((errno = ibv_post_send(self->pair.qp[0], &wr, &bad)))
+		fail_case("post");
+	for (int i = 0; i < 2; i++) {
+		struct ibv_wc wc;
+
+		if (wait_wc(&self->pair, &wc) && !worst)
+			worst = wc.status;
+	}
+	return worst;
+}
+
+static enum ibv_wc_status peer(FIXTURE_DATA(mw) *self, enum ibv_wr_opcode opcode, uint64_t addr,
+			       uint32_t n, uint32_t rkey)
+{
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+		return atomic_op(&self->pair, opcode, self->local_mr, addr, rkey, 1, 0);
+	return rdma_op(&self->pair, opcode, self->local_mr, self->local.iova, n, addr,
+		       rkey);
+}
+
+TEST_F(mw, the_lkey_of_another_pd_opens_nothing)
+{
+	static const enum ibv_mw_type types[] = { IBV_MW_TYPE_1, IBV_MW_TYPE_2 };
+
+	memory_mark(&self->at);
+	for (int i = 0; i < 2; i++) {
+		struct ibv_mw *mw = window_alloc(self->pd[0], types[i]);
+
+		EXPECT_NE(IBV_WC_SUCCESS, bind(self, mw, self->foreign->lkey, self->iova, PAGE,
+					       WINDOW_ACCESS)) {
+			TH_LOG("a window of type %d on an MR of another PD", i + 1);
+		}
+		new_pair(self);
+		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+			  peer(self, IBV_WR_RDMA_WRITE, self->iova, 100, mw->rkey));
+		EXPECT_TRUE(memory_untouched(&self->at));
+		EXPECT_EQ(0, ibv_dealloc_mw(mw));
+		new_pair(self);
+	}
+}
+
+TEST_F(mw, a_window_of_another_pd_is_not_bound)
+{
+	static const enum ibv_mw_type types[] = { IBV_MW_TYPE_1, IBV_MW_TYPE_2 };
+
+	for (int i = 0; i < 2; i++) {
+		struct ibv_mw *mw = window_alloc(self->pd[1], types[i]);
+
+		EXPECT_NE(IBV_WC_SUCCESS, bind(self, mw, self->mr->lkey, self->iova, PAGE,
+					       WINDOW_ACCESS));
+		new_pair(self);
+		EXPECT_NE(IBV_WC_SUCCESS, bind(self, mw, self->foreign->lkey, self->iova, PAGE,
+					       WINDOW_ACCESS));
+		EXPECT_EQ(0, ibv_dealloc_mw(mw));
+		new_pair(self);
+	}
+}
+
+/* A process with an MR.  It writes its lkey and address to SAY, and ends on a byte from HEAR. */
+static pid_t other_process(int say, int hear)
+{
+	pid_t pid = fork();
+	struct ibv_context *ctx;
+	struct ibv_mr *mr;
+	uint8_t *secret;
+	uint64_t told[2];
+	bool same = true;
+	char c;
+
+	if (pid)
+		return pid;
+	ctx = device_open();
+	secret = must(aligned_alloc(PAGE, PAGE));
+	memset(secret, 0x5a, PAGE);
+	mr = must(ibv_reg_mr(must(ibv_alloc_pd(ctx)), secret, PAGE, ALL_ACCESS));
+	told[0] = mr->lkey;
+	told[1] = (uintptr_t)secret;
+	if (write(say, told, sizeof(told)) != sizeof(told) || read(hear, &c, 1) != 1)
+		_exit(2);
+	for (int i = 0; i < PAGE; i++)
+		same &= secret[i] == 0x5a;
+	_exit(same ? 0 : 1);
+}
+
+TEST_F(mw, the_lkey_of_another_process_opens_nothing)
+{
+	int out[2], in[2], status;
+	uint64_t told[2];
+	pid_t pid;
+
+	ASSERT_EQ(0, pipe(out) || pipe(in));
+	pid = other_process(out[1], in[0]);
+	ASSERT_EQ(sizeof(told), read(out[0], told, sizeof(told)));
+	for (int type = IBV_MW_TYPE_1; type <= IBV_MW_TYPE_2; type++) {
+		struct ibv_mw *mw = window_alloc(self->pd[0], type);
+
+		EXPECT_NE(IBV_WC_SUCCESS, bind(self, mw, told[0], told[1], PAGE, WINDOW_ACCESS));
+		new_pair(self);
+		memset(self->local.cpu, 0, SIZE);
+		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+			  peer(self, IBV_WR_RDMA_READ, told[1], 100, mw->rkey));
+		EXPECT_EQ(0, self->local.cpu[0]) { TH_LOG("read what is the other's"); }
+		new_pair(self);
+		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+			  peer(self, IBV_WR_RDMA_WRITE, told[1], 100, mw->rkey));
+		EXPECT_EQ(0, ibv_dealloc_mw(mw));
+		new_pair(self);
+	}
+	ASSERT_EQ(1, write(in[1], "e", 1));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status) { TH_LOG("the other's memory was written"); }
+}
+
+TEST_F(mw, only_its_qp_invalidates_a_window)
+{
+	struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_2);
+	struct pair own, others;
+
+	/* Bound by the second QP of OWN. */
+	ASSERT_EQ(IBV_WC_SUCCESS, bind(self, mw, self->mr->lkey, self->iova, PAGE, WINDOW_ACCESS));
+	own = self->pair;
+	pair_open_in(&others, self->pd[0]);
+	self->pair = others;
+	EXPECT_NE(IBV_WC_SUCCESS, invalidate(self, 0, mw->rkey));
+	new_pair(self);
+	EXPECT_NE(IBV_WC_SUCCESS, send_with_inv(self, mw->rkey));
+	pair_close(&self->pair);
+	self->pair = own;
+
+	EXPECT_EQ(IBV_WC_SUCCESS, peer(self, IBV_WR_RDMA_WRITE, self->iova, 100, mw->rkey)) {
+		TH_LOG("another QP has invalidated the window");
+	}
+	EXPECT_EQ(IBV_WC_SUCCESS, send_with_inv(self, mw->rkey));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, peer(self, IBV_WR_RDMA_WRITE, self->iova, 1, mw->rkey));
+	EXPECT_EQ(0, ibv_dealloc_mw(mw));
+}
+
+TEST_F(mw, to_invalidate_a_window_that_is_not_bound_is_refused)
+{
+	struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_2);
+
+	EXPECT_NE(IBV_WC_SUCCESS, invalidate(self, 1, mw->rkey));
+	new_pair(self);
+	EXPECT_NE(IBV_WC_SUCCESS, send_with_inv(self, mw->rkey));
+	new_pair(self);
+	/* The window can still be bound and used. */
+	EXPECT_EQ(IBV_WC_SUCCESS, bind(self, mw, self->mr->lkey, self->iova, PAGE, WINDOW_ACCESS));
+	EXPECT_EQ(IBV_WC_SUCCESS, peer(self, IBV_WR_RDMA_WRITE, self->iova, 8, mw->rkey));
+	EXPECT_EQ(IBV_WC_SUCCESS, invalidate(self, 1, mw->rkey));
+	EXPECT_NE(IBV_WC_SUCCESS, invalidate(self, 1, mw->rkey));
+	EXPECT_EQ(0, ibv_dealloc_mw(mw));
+}
+
+/* If it were, the window would keep a pointer to memory that is free. */
+TEST_F(mw, a_qp_with_a_window_is_not_destroyed)
+{
+	struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_2);
+
+	for (int way = 0; way < 2; way++) {
+		double began = now();
+
+		ASSERT_EQ(IBV_WC_SUCCESS,
+			  bind(self, mw, self->mr->lkey, self->iova, PAGE, WINDOW_ACCESS));
+		EXPECT_EQ(EBUSY, ibv_destroy_qp(self->pair.qp[1]));
+		EXPECT_EQ(IBV_WC_SUCCESS,
+			  peer(self, IBV_WR_RDMA_WRITE, self->iova, 100, mw->rkey)) {
+			TH_LOG("a QP that was not destroyed does not work");
+		}
+		/* Whatever ends the binding, the QP can be destroyed then. */
+		if (way) {
+			EXPECT_EQ(0, ibv_dealloc_mw(mw));
+		} else {
+			EXPECT_EQ(IBV_WC_SUCCESS, invalidate(self, 1, mw->rkey));
+		}
+		new_pair(self);
+		EXPECT_GT(20, now() - began);
+	}
+}
+
+/* The kernel releases the QP first, as the window was made before it. */
+TEST_F(mw, a_process_ends_with_a_window_bound)
+{
+	double began = now();
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		struct ibv_mw *mw;
+
+		self->ctx = device_open();
+		self->pd[0] = must(ibv_alloc_pd(self->ctx));
+		mw = window_alloc(self->pd[0], IBV_MW_TYPE_2);
+		self->mr = memory_reg(&self->at, self->pd[0], ALL_ACCESS);
+		pair_open_in(&self->pair, self->pd[0]);
+		_exit(bind(self, mw, self->mr->lkey, self->iova, PAGE, WINDOW_ACCESS));
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_GT(20, now() - began);
+}
+
+/*
+ * Try each edge of a window from inside, and one byte outside.  It has the N bytes at FROM
+ * of the MR; peers reach them at the address START.
+ */
+static void try_edges(struct __test_metadata *_metadata, FIXTURE_DATA(mw) *self, struct ibv_mw *mw,
+		      size_t from, size_t n, uint64_t start)
+{
+	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
+	const struct { uint64_t at; uint32_t n; bool inside; } tries[] = {
+		{ start, 1, true }, { start + n - 1, 1, true }, { start, n, true },
+		{ start + 1, n - 1, true }, { start - 1, 1, false }, { start - 1, 2, false },
+		{ start + n, 1, false }, { start + n - 1, 2, false }, { start, n + 1, false },
+		{ start - 1, n, false }, { start + n - 1500, 1501, false },
+		{ start - 1500, 1500, false }, { start + n, 1500, false },
+		{ start - n, 3 * n, false }, { start + n - 8, -1u, false },
+	};
+
+	for (int i = 0; i < sizeof(tries) / sizeof(*tries); i++) {
+		for (int o = 0; o < 2; o++) {
+			enum ibv_wc_status wanted =
+				tries[i].inside ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR;
+
+			/* No message has the length that wraps. */
+			if (tries[i].n > SIZE)
+				continue;
+			memory_mark(&self->at);
+			EXPECT_EQ(wanted, peer(self, opcodes[o], tries[i].at, tries[i].n,
+					       mw->rkey)) {
+				TH_LOG("%s of %u bytes at %#llx of a window of %zu at %#llx",
+				       o ? "read" : "write", tries[i].n,
+				       (unsigned long long)tries[i].at, n,
+				       (unsigned long long)start);
+			}
+			EXPECT_TRUE(memory_only_changed(&self->at, from, n));
+			if (!tries[i].inside) {
+				EXPECT_TRUE(memory_untouched(&self->at));
+				new_pair(self);
+			}
+		}
+	}
+}
+
+TEST_F_TIMEOUT(mw, a_window_ends_at_its_edges, 60)
+{
+	struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_1);
+	size_t from = PAGE + 8, n = 5000;
+
+	/* Type 1 belongs to the PD, so it outlives the QPs that are refused. */
+	ASSERT_EQ(IBV_WC_SUCCESS, bind(self, mw, self->mr->lkey, self->iova + from, n,
+				       WINDOW_ACCESS));
+	try_edges(_metadata, self, mw, from, n, self->iova + from);
+	EXPECT_EQ(IBV_WC_SUCCESS,
+		  peer(self, IBV_WR_ATOMIC_FETCH_AND_ADD, self->iova + from, 8, mw->rkey));
+	EXPECT_EQ(IBV_WC_SUCCESS,
+		  peer(self, IBV_WR_ATOMIC_FETCH_AND_ADD, self->iova + from + n - 8, 8, mw->rkey));
+	memory_mark(&self->at);
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  peer(self, IBV_WR_ATOMIC_FETCH_AND_ADD, self->iova + from - 8, 8, mw->rkey));
+	new_pair(self);
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  peer(self, IBV_WR_ATOMIC_FETCH_AND_ADD, self->iova + from + n, 8, mw->rkey));
+	new_pair(self);
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  atomic_write(&self->pair, self->iova + from + n, mw->rkey, 1));
+	EXPECT_TRUE(memory_untouched(&self->at));
+	EXPECT_EQ(0, ibv_dealloc_mw(mw));
+}
+
+TEST_F_TIMEOUT(mw, a_zero_based_window_ends_at_its_edges, 60)
+{
+	static const struct { uint64_t at; uint32_t n; bool inside; } tries[] = {
+		{ 0, 1, true }, { 4999, 1, true }, { 0, 5000, true }, { 1, 4999, true },
+		{ 5000, 1, false }, { 4999, 2, false }, { 0, 5001, false }, { -1, 1, false },
+		{ -1, 2, false }, { -8, 16, false }, { 1, 5000, false },
+	};
+	size_t from = PAGE + 5;
+
+	for (int i = 0; i < 2 * sizeof(tries) / sizeof(*tries); i++) {
+		struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_2);
+		enum ibv_wr_opcode opcode = i % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+		bool inside = tries[i / 2].inside;
+
+		ASSERT_EQ(IBV_WC_SUCCESS, bind(self, mw, self->mr->lkey, self->iova + from, 5000,
+					       WINDOW_ACCESS | IBV_ACCESS_ZERO_BASED));
+		memory_mark(&self->at);
+		fill(self->local.cpu, SIZE, i);
+		EXPECT_EQ(inside ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR,
+			  peer(self, opcode, tries[i / 2].at, tries[i / 2].n, mw->rkey)) {
+			TH_LOG("try %d", i);
+		}
+		EXPECT_TRUE(memory_only_changed(&self->at, inside ? from + tries[i / 2].at : 0,
+						inside ? tries[i / 2].n : 0));
+		if (inside && opcode == IBV_WR_RDMA_WRITE)
+			EXPECT_TRUE(filled(self->at.cpu + from + tries[i / 2].at, tries[i / 2].n, i,
+					   "by the window"));
+		EXPECT_EQ(0, ibv_dealloc_mw(mw));
+		new_pair(self);
+	}
+}
+
+TEST_F(mw, a_window_has_the_rights_that_it_was_given)
+{
+	struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_1);
+
+	ASSERT_EQ(IBV_WC_SUCCESS, bind(self, mw, self->mr->lkey, self->iova, PAGE,
+				       REMOTE_READ));
+	memory_mark(&self->at);
+	EXPECT_EQ(IBV_WC_SUCCESS, peer(self, IBV_WR_RDMA_READ, self->iova, 8, mw->rkey));
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, peer(self, IBV_WR_RDMA_WRITE, self->iova, 8, mw->rkey));
+	new_pair(self);
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+		  peer(self, IBV_WR_ATOMIC_FETCH_AND_ADD, self->iova, 8, mw->rkey));
+	EXPECT_TRUE(memory_untouched(&self->at));
+	EXPECT_EQ(0, ibv_dealloc_mw(mw));
+}
+
+struct race {
+	pthread_barrier_t start;
+	struct ibv_mr *mr;
+	int refused;
+	double longest;
+};
+
+static void *dereg_at_once(void *arg)
+{
+	struct race *race = arg;
+
+	for (;;) {
+		double began;
+
+		pthread_barrier_wait(&race->start);
+		if (!race->mr)
+			return NULL;
+		began = now();
+		race->refused = ibv_dereg_mr(race->mr);
+		if (now() - began > race->longest)
+			race->longest = now() - began;
+		pthread_barrier_wait(&race->start);
+	}
+}
+
+/*
+ * Either the bind comes first and the dereg is refused, or the other way round; never do
+ * both succeed.  And no dereg waits for a window.
+ */
+TEST_F_TIMEOUT(mw, a_bind_and_a_dereg_at_the_same_time, 120)
+{
+	struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_1);
+	int first[2] = {}, rounds;
+	double end = now() + 5;
+	struct race race = {};
+	pthread_t thread;
+
+	pthread_barrier_init(&race.start, NULL, 2);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, dereg_at_once, &race));
+	for (rounds = 0; now() < end; rounds++) {
+		enum ibv_wc_status status;
+
+		race.mr = memory_reg(&self->at, self->pd[0], ALL_ACCESS);
+		pthread_barrier_wait(&race.start);
+		for (volatile int spin = 0; spin < rounds % 64 * 500; spin++)
+			;
+		status = bind(self, mw, race.mr->lkey, self->iova, PAGE, WINDOW_ACCESS);
+		pthread_barrier_wait(&race.start);
+		EXPECT_GT(5, race.longest);
+		EXPECT_NE(status == IBV_WC_SUCCESS, race.refused == 0) {
+			TH_LOG("bind %s, dereg %d", ibv_wc_status_str(status), race.refused);
+		}
+		first[status == IBV_WC_SUCCESS]++;
+		if (status == IBV_WC_SUCCESS) {
+			ASSERT_EQ(IBV_WC_SUCCESS, bind(self, mw, 0, 0, 0, 0));
+			if (race.refused)
+				ASSERT_EQ(0, ibv_dereg_mr(race.mr));
+		} else {
+			new_pair(self);
+		}
+	}
+	race.mr = NULL;
+	pthread_barrier_wait(&race.start);
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, ibv_dealloc_mw(mw));
+	TH_LOG("%d rounds, the bind was first in %d, the longest dereg took %.3f s", rounds,
+	       first[1], race.longest);
+	EXPECT_LT(20, rounds);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the benches share.  A bench measures several ways in turn, run after run, so that
+ * whatever else the machine does falls on all of them, and compares the medians.  The
+ * result is the ratio: the times are those of this machine, and of an emulated one they
+ * mean little.  With QEMU's -icount a microsecond is a thousand instructions, and the
+ * times repeat.
+ *
+ * The output is one line for each result, comma separated, after a heading: operation,
+ * memory, bytes, microseconds, ratio.
+ */
+#ifndef BENCH_SAMPLES_H
+#define BENCH_SAMPLES_H
+
+#include <stddef.h>
+
+#define MAX_RUNS 51
+
+struct samples {
+	double us[MAX_RUNS];
+	int n;
+};
+
+void bench_heading(void);
+void bench_result(const char *operation, const char *memory, size_t bytes, double us,
+		  double of);
+void sample(struct samples *s, double began, int count);
+double median(struct samples *s);
+
+#endif

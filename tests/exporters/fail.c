@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * An exporter fails: the user gets its errno, importers hold nothing of the buffer, and as
+ * soon as the exporter behaves the same buffer can be registered.
+ *
+ * Registration on Soft-RoCE calls vmap and begin_cpu_access.  A device that does DMA calls
+ * attach and map; the one in the guest is vgem's.
+ */
+#include "exporters/test_buffer.h"
+
+FIXTURE_SETUP(odd)
+{
+	odd_open(self, 0);
+}
+
+FIXTURE_TEARDOWN(odd)
+{
+	EXPECT_TRUE(odd_close(self));
+}
+
+TEST_F(odd, that_behaves_is_taken)
+{
+	ASSERT_TRUE(behaves(self));
+}
+
+TEST_F(odd, without_vmap_is_ENXIO)
+{
+	odd_replace(self, DMABUF_TEST_NO_VMAP);
+	ASSERT_EQ(ENXIO, reg_errno(self, ALL_ACCESS));
+	ASSERT_TRUE(at_rest(self->buf.fd));
+}
+
+static const int errors[] = { ENOMEM, ENOSPC, EBUSY, EIO, EINVAL, ENODEV };
+
+static bool hands_its_errno_through(FIXTURE_DATA(odd) *self, enum dmabuf_test_op op)
+{
+	for (int i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
+		int err;
+
+		behave(self->buf.fd, op, errors[i], 0);
+		err = reg_errno(self, i % 2 ? ALL_ACCESS : REMOTE_READ);
+		if (err != errors[i] || !at_rest(self->buf.fd)) {
+			printf("# %d instead of %d\n", err, errors[i]);
+			return false;
+		}
+	}
+	behave(self->buf.fd, op, 0, 0);
+	return behaves(self);
+}
+
+TEST_F(odd, whose_vmap_fails_gives_its_errno)
+{
+	ASSERT_TRUE(hands_its_errno_through(self, DMABUF_TEST_VMAP));
+}
+
+TEST_F(odd, whose_begin_cpu_access_fails_gives_its_errno)
+{
+	ASSERT_TRUE(hands_its_errno_through(self, DMABUF_TEST_BEGIN_CPU_ACCESS));
+}
+
+TEST_F(odd, fails_for_newcomers_and_not_for_those_who_are_there)
+{
+	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
+
+	/* The dma-buf core has the buffer vmapped already, and does not call vmap again. */
+	behave(self->buf.fd, DMABUF_TEST_VMAP, ENOMEM, 0);
+	ASSERT_EQ(0, reg_errno(self, ALL_ACCESS));
+	behave(self->buf.fd, DMABUF_TEST_BEGIN_CPU_ACCESS, EIO, 0);
+	ASSERT_EQ(EIO, reg_errno(self, ALL_ACCESS));
+	ASSERT_TRUE(held(self->buf.fd, 1, 1, 0));
+	ASSERT_TRUE(rdma_write(self, mr, 1));
+	ASSERT_TRUE(filled(self->buf.cpu, SIZE, 1, "buffer"));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	ASSERT_TRUE(at_rest(self->buf.fd));
+	ASSERT_EQ(ENOMEM, reg_errno(self, ALL_ACCESS));
+}
+
+TEST_F(odd, whose_attach_and_map_fail_is_registered_all_the_same)
+{
+	behave(self->buf.fd, DMABUF_TEST_ATTACH, EIO, 0);
+	behave(self->buf.fd, DMABUF_TEST_MAP, EIO, 0);
+	ASSERT_TRUE(behaves(self));
+}
+
+TEST_F(odd, whose_attach_or_map_fails_is_not_imported_for_DMA)
+{
+	uint32_t handle;
+
+	behave(self->buf.fd, DMABUF_TEST_ATTACH, EIO, 0);
+	ASSERT_EQ(EIO, import(self, &handle));
+	ASSERT_TRUE(at_rest(self->buf.fd));
+	behave(self->buf.fd, DMABUF_TEST_ATTACH, 0, 0);
+	behave(self->buf.fd, DMABUF_TEST_MAP, ENOMEM, 0);
+	ASSERT_EQ(ENOMEM, import(self, &handle));
+	ASSERT_TRUE(at_rest(self->buf.fd));
+	behave(self->buf.fd, DMABUF_TEST_MAP, 0, 0);
+	ASSERT_EQ(0, import(self, &handle));
+	ASSERT_TRUE(held(self->buf.fd, 0, 0, 1));
+	unimport(self, handle);
+}
+
+TEST_F(odd, is_scattered_in_memory)
+{
+	uint32_t handle;
+
+	ASSERT_EQ(0, import(self, &handle));
+	/* No two pages are neighbours in memory, so none were merged. */
+	ASSERT_EQ(PAGES, query(self->buf.fd).sg_entries);
+	unimport(self, handle);
+}
+
+TEST_F(odd, imported_for_DMA_is_registered_at_the_same_time)
+{
+	struct ibv_mr *mr;
+	uint32_t handle;
+
+	ASSERT_EQ(0, import(self, &handle));
+	mr = must(reg(self, ALL_ACCESS));
+	ASSERT_TRUE(held(self->buf.fd, 1, 1, 1));
+	unimport(self, handle);
+	ASSERT_TRUE(held(self->buf.fd, 1, 1, 0));
+	ASSERT_TRUE(rdma_write(self, mr, 2));
+	ASSERT_TRUE(filled(self->buf.cpu, SIZE, 2, "buffer"));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST_F(odd, io_memory_is_not_imported_for_DMA)
+{
+	uint32_t handle;
+
+	odd_replace(self, DMABUF_TEST_IOMEM);
+	ASSERT_EQ(EOPNOTSUPP, import(self, &handle));
+}
+
+TEST_F(odd, takes_only_its_own_buffers_and_known_commands)
+{
+	struct dmabuf_test_query q = { .fd = self->vgem.fd };
+	struct dmabuf_test_behave b = { .fd = self->buf.fd, .op = DMABUF_TEST_OPS };
+	struct dmabuf_test_move m = { .fd = self->buf.fd, .delay_ms = DMABUF_TEST_MAX_DELAY + 1 };
+	struct dmabuf_test_fence f = { .fd = self->buf.fd, .usage = BOOKKEEP + 1 };
+
+	ASSERT_EQ(-1, test_exporter_ioctl(DMABUF_TEST_QUERY, &q));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, test_exporter_ioctl(DMABUF_TEST_BEHAVE, &b));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, test_exporter_ioctl(DMABUF_TEST_MOVE, &m));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, test_exporter_ioctl(DMABUF_TEST_FENCE, &f));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, test_exporter_ioctl(_IOW('T', 0x7f, int), &self->buf.fd));
+	ASSERT_EQ(ENOTTY, errno);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * An exporter takes its time: registration waits for a slow operation, for fences and for a
+ * move, neither shorter nor longer.  A signal ends the wait, and so does kill -9; importers
+ * then hold nothing of the buffer.
+ */
+#include "exporters/test_buffer.h"
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+#define FOREVER DMABUF_TEST_MAX_DELAY
+
+FIXTURE_SETUP(odd)
+{
+	odd_open(self, 0);
+}
+
+FIXTURE_TEARDOWN(odd)
+{
+	EXPECT_TRUE(odd_close(self));
+}
+
+/* How many ms a registration takes; it has to succeed. */
+static long reg_time(FIXTURE_DATA(odd) *self, int access)
+{
+	double began = now();
+
+	if (reg_errno(self, access))
+		fail_case("register");
+	return ms_since(began);
+}
+
+TEST_F(odd, that_is_slow_is_waited_for)
+{
+	behave(self->buf.fd, DMABUF_TEST_VMAP, 0, 300);
+	ASSERT_GE(reg_time(self, ALL_ACCESS), AT_LEAST(300));
+	behave(self->buf.fd, DMABUF_TEST_BEGIN_CPU_ACCESS, 0, 300);
+	ASSERT_GE(reg_time(self, ALL_ACCESS), AT_LEAST(600));
+	behave(self->buf.fd, DMABUF_TEST_VMAP, EIO, 300);
+	ASSERT_EQ(EIO, reg_errno(self, ALL_ACCESS));
+	behave(self->buf.fd, DMABUF_TEST_VMAP, 0, 0);
+	behave(self->buf.fd, DMABUF_TEST_BEGIN_CPU_ACCESS, 0, 0);
+	ASSERT_TRUE(behaves(self));
+}
+
+TEST_F(odd, that_is_slow_to_attach_and_map_is_waited_for)
+{
+	double began = now();
+	uint32_t handle;
+
+	behave(self->buf.fd, DMABUF_TEST_ATTACH, 0, 200);
+	behave(self->buf.fd, DMABUF_TEST_MAP, 0, 200);
+	ASSERT_EQ(0, import(self, &handle));
+	ASSERT_GE(ms_since(began), AT_LEAST(400));
+	unimport(self, handle);
+}
+
+TEST_F(odd, whose_fences_are_late_is_waited_for)
+{
+	for (enum usage usage = KERNEL; usage <= READ; usage++) {
+		add_fence(self->buf.fd, usage, 300);
+		ASSERT_GE(reg_time(self, ALL_ACCESS), AT_LEAST(300));
+	}
+	add_fence(self->buf.fd, KERNEL, 100);
+	add_fence(self->buf.fd, READ, 400);
+	add_fence(self->buf.fd, WRITE, 200);
+	ASSERT_GE(reg_time(self, ALL_ACCESS), AT_LEAST(400));
+	ASSERT_TRUE(behaves(self));
+}
+
+TEST_F(odd, with_readers_is_waited_for_by_writers_only)
+{
+	add_fence(self->buf.fd, READ, FOREVER);
+	ASSERT_LT(reg_time(self, REMOTE_READ), FOREVER / 2);
+	add_fence(self->buf.fd, WRITE, 300);
+	ASSERT_GE(reg_time(self, REMOTE_READ), AT_LEAST(300));
+	signal_fences(self->buf.fd);
+	ASSERT_TRUE(behaves(self));
+}
+
+TEST_F(odd, with_fences_that_are_not_for_others_is_not_waited_for)
+{
+	add_fence(self->buf.fd, BOOKKEEP, FOREVER);
+	ASSERT_LT(reg_time(self, ALL_ACCESS), FOREVER / 2);
+	ASSERT_TRUE(behaves(self));
+	signal_fences(self->buf.fd);
+}
+
+static void *reg_thread(void *self)
+{
+	return reg(self, ALL_ACCESS);
+}
+
+TEST_F(odd, is_registered_when_the_fence_signals_and_not_before)
+{
+	struct ibv_mr *mr = NULL;
+	pthread_t thread;
+
+	add_fence(self->buf.fd, KERNEL, FOREVER);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, reg_thread, self));
+	usleep(500000);
+	ASSERT_EQ(EBUSY, pthread_tryjoin_np(thread, (void **)&mr));
+	ASSERT_EQ(1, query(self->buf.fd).vmaps);
+	signal_fences(self->buf.fd);
+	ASSERT_EQ(0, pthread_join(thread, (void **)&mr));
+	ASSERT_NE(NULL, mr);
+	ASSERT_TRUE(rdma_write(self, mr, 1));
+	ASSERT_TRUE(filled(self->buf.cpu, SIZE, 1, "buffer"));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST_F(odd, that_is_moving_is_waited_for)
+{
+	struct ibv_mr *mr;
+	double began;
+
+	for (int i = 0; i < 3; i++) {
+		fill(self->buf.cpu, SIZE, i);
+		began = now();
+		ASSERT_EQ(0, move(self->buf.fd, 300));
+		mr = must(reg(self, i ? ALL_ACCESS : REMOTE_READ));
+		/* A registration that is too early would read other bytes. */
+		ASSERT_TRUE(rdma_reads(self, mr, i));
+		ASSERT_GE(ms_since(began), AT_LEAST(300));
+		ASSERT_TRUE(filled(self->buf.cpu, SIZE, i, "buffer"));
+		ASSERT_EQ(0, ibv_dereg_mr(mr));
+	}
+}
+
+static void nothing(int signal)
+{
+}
+
+/* The errno of a registration during which a signal comes. */
+static int reg_errno_with_signal(FIXTURE_DATA(odd) *self, int flags)
+{
+	struct sigaction act = { .sa_handler = nothing, .sa_flags = flags };
+	struct itimerval in = { .it_value.tv_usec = 200000 };
+
+	if (sigaction(SIGALRM, &act, NULL) || setitimer(ITIMER_REAL, &in, NULL))
+		fail_case("timer");
+	return reg_errno(self, ALL_ACCESS);
+}
+
+/* What makes a registration wait for at least FOREVER. */
+struct wait {
+	const char *what;
+	void (*begin)(int fd);
+	void (*end)(int fd);
+};
+
+static void slow_vmap(int fd)
+{
+	behave(fd, DMABUF_TEST_VMAP, 0, FOREVER);
+}
+
+static void slow_begin(int fd)
+{
+	behave(fd, DMABUF_TEST_BEGIN_CPU_ACCESS, 0, FOREVER);
+}
+
+static void fast(int fd)
+{
+	behave(fd, DMABUF_TEST_VMAP, 0, 0);
+	behave(fd, DMABUF_TEST_BEGIN_CPU_ACCESS, 0, 0);
+}
+
+static void late_fence(int fd)
+{
+	add_fence(fd, KERNEL, FOREVER);
+}
+
+static void long_move(int fd)
+{
+	if (move(fd, FOREVER))
+		fail_case("move");
+}
+
+static const struct wait waits[] = {
+	{ "slow vmap", slow_vmap, fast },
+	{ "slow begin_cpu_access", slow_begin, fast },
+	{ "late fence", late_fence, signal_fences },
+	{ "move", long_move, signal_fences },
+};
+
+#define for_each_wait(w) for (const struct wait *w = waits; w < waits + 4; w++)
+
+TEST_F(odd, is_no_longer_waited_for_when_a_signal_comes)
+{
+	for_each_wait(w) {
+		double began = now();
+
+		TH_LOG("%s", w->what);
+		w->begin(self->buf.fd);
+		ASSERT_EQ(EINTR, reg_errno_with_signal(self, 0));
+		ASSERT_LT(ms_since(began), FOREVER / 2);
+		ASSERT_TRUE(at_rest(self->buf.fd));
+		ASSERT_EQ(0, mr_count() - 1);
+		w->end(self->buf.fd);
+		ASSERT_TRUE(behaves(self));
+	}
+}
+
+/* A process that registers the buffer, when it has had time to begin waiting. */
+static pid_t reg_in_child(int fd)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		struct ibv_pd *pd = must(ibv_alloc_pd(device_open()));
+
+		ibv_reg_mr_fd(pd, NULL, SIZE, IBV_MR_FD_TYPE_DMABUF, fd, ALL_ACCESS);
+		_exit(0);
+	}
+	usleep(700000);
+	return pid;
+}
+
+/* Another process holds the lock in a slow vmap; a vmap of ours would be quick. */
+TEST_F(odd, whose_lock_another_has_is_no_longer_waited_for_when_a_signal_comes)
+{
+	double began;
+	pid_t pid;
+
+	slow_vmap(self->buf.fd);
+	pid = reg_in_child(self->buf.fd);
+	ASSERT_EQ(0, waitpid(pid, NULL, WNOHANG));
+	fast(self->buf.fd);
+	began = now();
+	EXPECT_EQ(EINTR, reg_errno_with_signal(self, 0));
+	EXPECT_LT(ms_since(began), FOREVER / 2);
+	kill(pid, SIGKILL);
+	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	ASSERT_TRUE(at_rest(self->buf.fd));
+	ASSERT_TRUE(behaves(self));
+}
+
+TEST_F(odd, is_waited_for_anew_where_system_calls_restart)
+{
+	double began = now();
+
+	behave(self->buf.fd, DMABUF_TEST_VMAP, 0, 600);
+	ASSERT_EQ(0, reg_errno_with_signal(self, SA_RESTART));
+	ASSERT_GE(ms_since(began), AT_LEAST(800));
+	began = now();
+	behave(self->buf.fd, DMABUF_TEST_VMAP, 0, 0);
+	add_fence(self->buf.fd, WRITE, 600);
+	ASSERT_EQ(0, reg_errno_with_signal(self, SA_RESTART));
+	ASSERT_GE(ms_since(began), AT_LEAST(600));
+}
+
+TEST_F_TIMEOUT(odd, is_no_longer_waited_for_when_the_process_is_killed, 60)
+{
+	for_each_wait(w) {
+		pid_t pid;
+		double began;
+		int status;
+
+		TH_LOG("%s", w->what);
+		w->begin(self->buf.fd);
+		pid = reg_in_child(self->buf.fd);
+		ASSERT_EQ(0, waitpid(pid, &status, WNOHANG));
+		began = now();
+		kill(pid, SIGKILL);
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_LT(ms_since(began), FOREVER / 2);
+		ASSERT_TRUE(WIFSIGNALED(status));
+		ASSERT_TRUE(at_rest(self->buf.fd));
+		w->end(self->buf.fd);
+		ASSERT_TRUE(behaves(self));
+	}
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Bytes arrive where they belong, at every alignment and length, across pages that are not
+ * neighbours in memory, in I/O memory and in system memory.  A case tries each copy with the
+ * buffer at either end, and looks at the bytes around too.  exporters/accessors shows by
+ * which accessors the kernel reaches I/O memory.
+ */
+#include "exporters/test_buffer.h"
+
+FIXTURE_VARIANT(odd)
+{
+	uint32_t flags;
+};
+
+FIXTURE_VARIANT_ADD(odd, system_memory) { .flags = 0 };
+FIXTURE_VARIANT_ADD(odd, io_memory) { .flags = DMABUF_TEST_IOMEM };
+
+FIXTURE_SETUP(odd)
+{
+	odd_open(self, variant->flags);
+	fill(self->buf.cpu, SIZE, 99);
+}
+
+FIXTURE_TEARDOWN(odd)
+{
+	EXPECT_TRUE(odd_close(self));
+}
+
+#define ALIGNS 16
+#define LENGTHS 33
+#define AROUND 64
+
+/* In the middle of a page, and so that a border of pages comes at every byte. */
+static const size_t places[] = { PAGE / 2, 2 * PAGE - 8, 3 * PAGE - 16, 4 * PAGE - 32 };
+
+/* Whether the N bytes at AT have the pattern of SEED, and those around are as they were. */
+static bool only_these(FIXTURE_DATA(odd) *self, const uint8_t *before, size_t at, size_t n,
+		       uint32_t seed)
+{
+	size_t from = at - AROUND;
+
+	return filled(self->buf.cpu + at, n, seed, "buffer") &&
+	       only_changed(self->buf.cpu + from, before + from, n + 2 * AROUND, AROUND, n);
+}
+
+/*
+ * Copy into the buffer and out of it: by an RDMA write and a read if the buffer is at the
+ * far end, by a read and a write if it is at the near end.
+ */
+static bool round_trip(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, bool far, size_t at,
+		       uint32_t n, uint32_t seed)
+{
+	enum ibv_wr_opcode in = far ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+	enum ibv_wr_opcode out = far ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+	struct ibv_mr *near_mr = far ? self->host_mr : mr, *far_mr = far ? mr : self->host_mr;
+	size_t mem_at = AROUND + seed % 7;
+	uint64_t host = self->host.iova + mem_at, buf = IOVA + at;
+	uint64_t near_addr = far ? host : buf, far_addr = far ? buf : host;
+	uint8_t before[AROUND + LENGTHS + AROUND];
+	size_t from = at - AROUND;
+
+	memcpy(before, self->buf.cpu + from, n + 2 * AROUND);
+	fill(self->host.cpu + mem_at, n, seed);
+	if (rdma_op(&self->pair, in, near_mr, near_addr, n, far_addr, far_mr->rkey) ||
+	    !only_these(self, before - from, at, n, seed))
+		return false;
+	memset(self->host.cpu, 0x5a, 3 * AROUND);
+	if (rdma_op(&self->pair, out, near_mr, near_addr, n, far_addr, far_mr->rkey))
+		return false;
+	return filled(self->host.cpu + mem_at, n, seed, "copied out") &&
+	       self->host.cpu[mem_at - 1] == 0x5a && self->host.cpu[mem_at + n] == 0x5a;
+}
+
+static bool every_round_trip(FIXTURE_DATA(odd) *self, bool far)
+{
+	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
+	uint32_t seed = 0;
+
+	for (int p = 0; p < sizeof(places) / sizeof(*places); p++)
+		for (int align = 0; align < ALIGNS; align++)
+			for (uint32_t n = 1; n <= LENGTHS; n++)
+				if (!round_trip(self, mr, far, places[p] + align, n, ++seed)) {
+					printf("# %u bytes at %zu\n", n, places[p] + align);
+					return false;
+				}
+	return !ibv_dereg_mr(mr);
+}
+
+TEST_F_TIMEOUT(odd, takes_every_alignment_and_length_from_a_peer, 240)
+{
+	ASSERT_TRUE(every_round_trip(self, true));
+}
+
+TEST_F_TIMEOUT(odd, takes_every_alignment_and_length_at_the_near_end, 240)
+{
+	ASSERT_TRUE(every_round_trip(self, false));
+}
+
+TEST_F(odd, takes_messages_of_many_packets_and_pages)
+{
+	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
+
+	for (int i = 0; i < 16; i++) {
+		size_t at = i * PAGE + 61 * i + 1;
+		uint32_t n = 5 * PAGE + 37 * i + 3;
+
+		memory_mark(&self->buf);
+		fill(self->host.cpu, n, i);
+		ASSERT_EQ(0, rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->host_mr,
+				     self->host.iova, n, IOVA + at, mr->rkey));
+		ASSERT_TRUE(filled(self->buf.cpu + at, n, i, "buffer"));
+		ASSERT_TRUE(memory_only_changed(&self->buf, at, n));
+		memset(self->host.cpu, 0, n);
+		ASSERT_EQ(0, rdma_op(&self->pair, IBV_WR_RDMA_READ, self->host_mr,
+				     self->host.iova, n, IOVA + at, mr->rkey));
+		ASSERT_TRUE(filled(self->host.cpu, n, i, "read back"));
+	}
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST_F(odd, takes_atomics_at_both_sides_of_a_page_border)
+{
+	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
+	uint8_t before[PAGE * 2];
+	uint64_t value;
+
+	for (size_t at = PAGE - 64; at < PAGE + 64; at += 8) {
+		uint64_t *there = (uint64_t *)(self->buf.cpu + at);
+		uint64_t *result = (uint64_t *)self->host.cpu;
+
+		memcpy(before, self->buf.cpu, sizeof(before));
+		value = *there;
+		ASSERT_EQ(0, atomic_op(&self->pair, IBV_WR_ATOMIC_FETCH_AND_ADD, self->host_mr,
+				       IOVA + at, mr->rkey, 0x0102030405060708, 0));
+		ASSERT_EQ(value, *result);
+		value += 0x0102030405060708;
+		ASSERT_EQ(value, *there);
+		ASSERT_EQ(0, atomic_op(&self->pair, IBV_WR_ATOMIC_CMP_AND_SWP, self->host_mr,
+				       IOVA + at, mr->rkey, value + 1, 7));
+		ASSERT_EQ(value, *result);
+		ASSERT_EQ(value, *there);
+		ASSERT_EQ(0, atomic_op(&self->pair, IBV_WR_ATOMIC_CMP_AND_SWP, self->host_mr,
+				       IOVA + at, mr->rkey, value, ~at));
+		ASSERT_EQ(value, *result);
+		ASSERT_EQ(~at, *there);
+		if (device_can("atomic-write")) {
+			ASSERT_EQ(0, atomic_write(&self->pair, IOVA + at, mr->rkey,
+						  at * 0x1000001));
+			ASSERT_EQ(at * 0x1000001, *there);
+		}
+		ASSERT_TRUE(only_changed(self->buf.cpu, before, sizeof(before), at, 8));
+	}
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST_F(odd, takes_the_result_of_an_atomic)
+{
+	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
+	struct ibv_mr at_end = *mr;
+
+	memcpy(self->host.cpu, "01234567", 8);
+	for (size_t at = PAGE - 16; at <= PAGE + 16; at += 8) {
+		at_end.addr = (void *)(IOVA + at);
+		ASSERT_EQ(0, atomic_op(&self->pair, IBV_WR_ATOMIC_FETCH_AND_ADD, &at_end,
+				       self->host.iova, self->host_mr->rkey, 0, 0));
+		ASSERT_EQ(0, memcmp(self->buf.cpu + at, "01234567", 8));
+	}
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST_HARNESS_MAIN

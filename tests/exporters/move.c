@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * An exporter moves a buffer or takes its memory away.  It cannot tell that to an importer
+ * by vmap.  So while there is one, a move is refused, and memory that was taken away stays
+ * for that importer; a new registration gets ENODEV.
+ *
+ * The last cases do it all at once, for three seconds each.
+ */
+#include "exporters/test_buffer.h"
+#include "lib/random.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+#define RACE_SECONDS 3
+
+FIXTURE_SETUP(odd)
+{
+	odd_open(self, 0);
+}
+
+FIXTURE_TEARDOWN(odd)
+{
+	EXPECT_TRUE(odd_close(self));
+}
+
+/* Whether a process that reads the buffer dies of SIGBUS. */
+static bool no_memory_is_there(FIXTURE_DATA(odd) *self)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid)
+		_exit(*(volatile uint8_t *)self->buf.cpu);
+	waitpid(pid, &status, 0);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS;
+}
+
+TEST_F(odd, moves_between_registrations)
+{
+	struct ibv_mr *mr;
+
+	for (int i = 0; i < 10; i++) {
+		mr = must(reg(self, ALL_ACCESS));
+		if (i)
+			ASSERT_TRUE(rdma_reads(self, mr, i - 1));
+		ASSERT_TRUE(rdma_write(self, mr, i));
+		ASSERT_EQ(0, ibv_dereg_mr(mr));
+		ASSERT_EQ(0, move(self->buf.fd, 0));
+		/* A mapping shows the new pages. */
+		ASSERT_TRUE(filled(self->buf.cpu, SIZE, i, "buffer"));
+	}
+	ASSERT_EQ(10, query(self->buf.fd).moves);
+}
+
+TEST_F(odd, does_not_move_while_it_is_registered)
+{
+	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
+
+	ASSERT_TRUE(rdma_write(self, mr, 1));
+	ASSERT_EQ(EBUSY, move(self->buf.fd, 0));
+	ASSERT_EQ(EBUSY, move(self->buf.fd, 100));
+	ASSERT_TRUE(filled(self->buf.cpu, SIZE, 1, "buffer"));
+	ASSERT_TRUE(rdma_write(self, mr, 2));
+	ASSERT_TRUE(filled(self->buf.cpu, SIZE, 2, "buffer"));
+	ASSERT_EQ(0, query(self->buf.fd).moves);
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	ASSERT_EQ(0, move(self->buf.fd, 0));
+	ASSERT_TRUE(filled(self->buf.cpu, SIZE, 2, "buffer"));
+	ASSERT_TRUE(behaves(self));
+}
+
+TEST_F(odd, does_not_move_while_it_is_imported_for_DMA)
+{
+	uint32_t handle;
+
+	ASSERT_EQ(0, import(self, &handle));
+	ASSERT_EQ(EBUSY, move(self->buf.fd, 0));
+	unimport(self, handle);
+	ASSERT_EQ(0, move(self->buf.fd, 0));
+	ASSERT_EQ(0, import(self, &handle));
+	unimport(self, handle);
+}
+
+TEST_F(odd, that_was_revoked_is_ENODEV)
+{
+	struct dmabuf_test_query q;
+	uint32_t handle;
+
+	take_memory(self->buf.fd);
+	ASSERT_EQ(ENODEV, reg_errno(self, ALL_ACCESS));
+	ASSERT_EQ(ENODEV, reg_errno(self, REMOTE_READ));
+	ASSERT_EQ(ENODEV, import(self, &handle));
+	ASSERT_EQ(ENODEV, move(self->buf.fd, 0));
+	ASSERT_TRUE(no_memory_is_there(self));
+	q = query(self->buf.fd);
+	ASSERT_EQ(0, q.pages);
+	take_memory(self->buf.fd);
+	ASSERT_EQ(ENODEV, reg_errno(self, ALL_ACCESS));
+}
+
+TEST_F(odd, that_is_revoked_while_registered_stays_for_those_who_are_there)
+{
+	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
+
+	ASSERT_TRUE(rdma_write(self, mr, 1));
+	take_memory(self->buf.fd);
+	ASSERT_TRUE(no_memory_is_there(self));
+	ASSERT_EQ(ENODEV, reg_errno(self, ALL_ACCESS));
+	ASSERT_TRUE(held(self->buf.fd, 1, 1, 0));
+	ASSERT_TRUE(rdma_reads(self, mr, 1));
+	ASSERT_TRUE(rdma_write(self, mr, 2));
+	ASSERT_TRUE(rdma_reads(self, mr, 2));
+	ASSERT_EQ(PAGES, query(self->buf.fd).pages);
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	ASSERT_EQ(0, query(self->buf.fd).pages);
+	ASSERT_EQ(ENODEV, reg_errno(self, ALL_ACCESS));
+}
+
+TEST_F(odd, that_is_revoked_while_imported_for_DMA_stays_so_long)
+{
+	uint32_t handle;
+
+	ASSERT_EQ(0, import(self, &handle));
+	take_memory(self->buf.fd);
+	ASSERT_EQ(ENODEV, reg_errno(self, ALL_ACCESS));
+	ASSERT_EQ(PAGES, query(self->buf.fd).pages);
+	unimport(self, handle);
+	ASSERT_EQ(0, query(self->buf.fd).pages);
+}
+
+TEST_F(odd, that_is_revoked_in_a_move_is_gone_after_it)
+{
+	ASSERT_EQ(0, move(self->buf.fd, 300));
+	ASSERT_EQ(EBUSY, move(self->buf.fd, 0));
+	take_memory(self->buf.fd);
+	ASSERT_EQ(PAGES, query(self->buf.fd).pages);
+	ASSERT_EQ(ENODEV, reg_errno(self, ALL_ACCESS));
+	for (int i = 0; i < 50 && query(self->buf.fd).pages; i++)
+		usleep(100000);
+	ASSERT_EQ(0, query(self->buf.fd).pages);
+}
+
+/* What a thread does to a buffer over and over, and how often. */
+struct race {
+	atomic_bool over;
+	int fd;
+	uint64_t random;
+	long moved, busy, odd;
+};
+
+/* Delays below 4 ms, so that there are many rounds. */
+static void short_sleep(struct race *r)
+{
+	usleep(random_below(&r->random, 4000));
+}
+
+static void *mover(void *arg)
+{
+	struct race *r = arg;
+
+	while (!r->over) {
+		int err = move(r->fd, random_below(&r->random, 3) ? 0 : 10);
+
+		if (err == EBUSY)
+			r->busy++;
+		else if (!err)
+			r->moved++;
+		else
+			r->odd++;
+		short_sleep(r);
+	}
+	return NULL;
+}
+
+static void *moody(void *arg)
+{
+	struct race *r = arg;
+
+	while (!r->over) {
+		behave(r->fd, DMABUF_TEST_VMAP, random_below(&r->random, 2) ? ENOMEM : 0,
+		       random_below(&r->random, 2));
+		behave(r->fd, DMABUF_TEST_BEGIN_CPU_ACCESS,
+		       random_below(&r->random, 2) ? EIO : 0, 0);
+		short_sleep(r);
+	}
+	return NULL;
+}
+
+static void start(pthread_t *thread, struct race *r, void *(*what)(void *), int fd, uint64_t seed)
+{
+	*r = (struct race){ .fd = fd, .random = seed };
+	if (pthread_create(thread, NULL, what, r))
+		fail_case("thread");
+}
+
+static void stop(pthread_t thread, struct race *r)
+{
+	r->over = true;
+	pthread_join(thread, NULL);
+}
+
+TEST_F_TIMEOUT(odd, that_moves_all_the_time_keeps_its_bytes, 60)
+{
+	pthread_t thread;
+	long rounds = 0;
+	struct race r;
+	double end;
+
+	fill(self->buf.cpu, SIZE, 0);
+	start(&thread, &r, mover, self->buf.fd, random_begin(random_seed(), 0));
+	for (end = now() + RACE_SECONDS; now() < end; rounds++) {
+		struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
+
+		ASSERT_TRUE(rdma_reads(self, mr, rounds));
+		ASSERT_TRUE(rdma_write(self, mr, rounds + 1));
+		ASSERT_TRUE(filled(self->buf.cpu, SIZE, rounds + 1, "buffer"));
+		ASSERT_EQ(0, ibv_dereg_mr(mr));
+		ASSERT_TRUE(filled(self->buf.cpu, SIZE, rounds + 1, "buffer, not registered"));
+	}
+	stop(thread, &r);
+	TH_LOG("%ld rounds, %ld moves, %ld refused", rounds, r.moved, r.busy);
+	ASSERT_EQ(0, r.odd);
+	ASSERT_LT(0, r.busy);
+	ASSERT_LT(0, r.moved);
+	ASSERT_EQ(r.moved, query(self->buf.fd).moves);
+	/* The last move may be under way. */
+	signal_fences(self->buf.fd);
+	ASSERT_TRUE(behaves(self));
+}
+
+TEST_F_TIMEOUT(odd, whose_mood_changes_all_the_time_fails_or_works, 60)
+{
+	long ok = 0, failed = 0;
+	pthread_t thread;
+	struct race r;
+	double end;
+
+	start(&thread, &r, moody, self->buf.fd, random_begin(random_seed(), 0));
+	for (end = now() + RACE_SECONDS; now() < end;) {
+		struct ibv_mr *mr = reg(self, ALL_ACCESS);
+
+		if (!mr) {
+			ASSERT_TRUE(errno == ENOMEM || errno == EIO) { TH_LOG("%m"); }
+			failed++;
+			continue;
+		}
+		ASSERT_TRUE(rdma_write(self, mr, ++ok));
+		ASSERT_TRUE(filled(self->buf.cpu, SIZE, ok, "buffer"));
+		ASSERT_EQ(0, ibv_dereg_mr(mr));
+	}
+	stop(thread, &r);
+	TH_LOG("%ld worked, %ld failed", ok, failed);
+	ASSERT_LT(0, ok);
+	ASSERT_LT(0, failed);
+	behave(self->buf.fd, DMABUF_TEST_VMAP, 0, 0);
+	behave(self->buf.fd, DMABUF_TEST_BEGIN_CPU_ACCESS, 0, 0);
+	ASSERT_TRUE(behaves(self));
+}
+
+static void *revoker(void *arg)
+{
+	struct race *r = arg;
+
+	usleep(random_below(&r->random, 20000));
+	take_memory(r->fd);
+	return NULL;
+}
+
+/* Register until that fails with ENODEV; how often it succeeded, or -1. */
+static int reg_until_revoked(FIXTURE_DATA(odd) *self)
+{
+	for (int ok = 0; ; ok++) {
+		struct ibv_mr *mr = reg(self, ALL_ACCESS);
+
+		if (!mr)
+			return errno == ENODEV ? ok : -1;
+		if (!rdma_write(self, mr, ok) || !rdma_reads(self, mr, ok) || ibv_dereg_mr(mr))
+			return -1;
+	}
+}
+
+TEST_F_TIMEOUT(odd, that_is_revoked_at_any_time_is_whole_or_ENODEV, 60)
+{
+	uint64_t seed = random_seed();
+	long buffers = 0, ok = 0;
+	pthread_t thread;
+	struct race r;
+	double end;
+
+	for (end = now() + RACE_SECONDS; now() < end; buffers++) {
+		int n;
+
+		odd_replace(self, buffers % 2 ? DMABUF_TEST_IOMEM : 0);
+		start(&thread, &r, revoker, self->buf.fd, random_begin(seed, buffers));
+		n = reg_until_revoked(self);
+		stop(thread, &r);
+		ASSERT_LE(0, n);
+		ASSERT_EQ(ENODEV, reg_errno(self, ALL_ACCESS));
+		ASSERT_TRUE(at_rest(self->buf.fd));
+		ASSERT_EQ(0, query(self->buf.fd).pages);
+		ok += n;
+	}
+	TH_LOG("%ld buffers, %ld registrations", buffers, ok);
+	ASSERT_LT(0, ok);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A rereg moves an MR from a good buffer to one whose exporter misbehaves.  If that fails,
+ * the class of the error and errno say so, importers hold nothing of the new buffer, and the
+ * MR is as it was.  When the exporter behaves, the rereg succeeds.
+ */
+#include "exporters/test_buffer.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/time.h>
+
+#define FOREVER DMABUF_TEST_MAX_DELAY
+#define RACE_SECONDS 3
+
+FIXTURE_SETUP(odd)
+{
+	odd_open(self, 0);
+}
+
+FIXTURE_TEARDOWN(odd)
+{
+	EXPECT_TRUE(odd_close(self));
+}
+
+/* An MR of the good buffer. */
+static struct ibv_mr *reg_good(FIXTURE_DATA(odd) *self)
+{
+	return must(ibv_reg_mr_fd_iova(self->pair.pd, 0, SIZE, IOVA, IBV_MR_FD_TYPE_DMABUF,
+				       self->vgem.fd, ALL_ACCESS));
+}
+
+static int rereg(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, int fd)
+{
+	return ibv_rereg_mr_fd_iova(mr, TRANS, NULL, 0, SIZE, IOVA,
+				    IBV_MR_FD_TYPE_DMABUF, fd, 0);
+}
+
+/* Whether RDMA writes to AT, and reads from there. */
+static bool is_at(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, uint8_t *at)
+{
+	static uint32_t seed = 1000;
+
+	seed++;
+	return rdma_write(self, mr, seed) && filled(at, SIZE, seed, "where the region is") &&
+	       rdma_reads(self, mr, seed);
+}
+
+/* Whether a rereg to the odd buffer fails with this errno, and changes nothing. */
+static bool fails(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, int expected)
+{
+	uint32_t lkey = mr->lkey, rkey = mr->rkey;
+	int ret = rereg(self, mr, self->buf.fd), err = errno;
+
+	if (ret != IBV_REREG_MR_ERR_CMD || err != expected) {
+		printf("# returned %d, errno %d and not %d\n", ret, err, expected);
+		return false;
+	}
+	return mr->lkey == lkey && mr->rkey == rkey && mr->length == SIZE &&
+	       at_rest(self->buf.fd) && is_at(self, mr, self->vgem.cpu);
+}
+
+/* Whether a rereg to the odd buffer succeeds, and one back. */
+static bool goes_there_and_back(FIXTURE_DATA(odd) *self, struct ibv_mr *mr)
+{
+	return !rereg(self, mr, self->buf.fd) && held(self->buf.fd, 1, 1, 0) &&
+	       is_at(self, mr, self->buf.cpu) && !rereg(self, mr, self->vgem.fd) &&
+	       at_rest(self->buf.fd) && is_at(self, mr, self->vgem.cpu);
+}
+
+TEST_F(odd, that_fails_leaves_the_region_where_it_was)
+{
+	static const int errors[] = { ENOMEM, EIO, EBUSY, EINVAL };
+	struct ibv_mr *mr = reg_good(self);
+
+	for (int i = 0; i < 4; i++) {
+		behave(self->buf.fd, DMABUF_TEST_VMAP, errors[i], 0);
+		ASSERT_TRUE(fails(self, mr, errors[i]));
+		behave(self->buf.fd, DMABUF_TEST_VMAP, 0, 0);
+		behave(self->buf.fd, DMABUF_TEST_BEGIN_CPU_ACCESS, errors[i], 0);
+		ASSERT_TRUE(fails(self, mr, errors[i]));
+		behave(self->buf.fd, DMABUF_TEST_BEGIN_CPU_ACCESS, 0, 0);
+		ASSERT_TRUE(goes_there_and_back(self, mr));
+	}
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST_F(odd, without_vmap_leaves_the_region_where_it_was)
+{
+	struct ibv_mr *mr = reg_good(self);
+
+	odd_replace(self, DMABUF_TEST_NO_VMAP);
+	ASSERT_TRUE(fails(self, mr, ENXIO));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST_F(odd, that_was_revoked_leaves_the_region_where_it_was)
+{
+	struct ibv_mr *mr = reg_good(self);
+
+	take_memory(self->buf.fd);
+	ASSERT_TRUE(fails(self, mr, ENODEV));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST_F(odd, of_io_memory_is_as_good_as_any)
+{
+	struct ibv_mr *mr = reg_good(self);
+
+	odd_replace(self, DMABUF_TEST_IOMEM);
+	ASSERT_TRUE(goes_there_and_back(self, mr));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+static void nothing(int signal)
+{
+}
+
+TEST_F(odd, that_is_waited_for_may_be_interrupted)
+{
+	struct sigaction act = { .sa_handler = nothing };
+	struct itimerval in = { .it_value.tv_usec = 200000 };
+	struct ibv_mr *mr = reg_good(self);
+
+	ASSERT_EQ(0, sigaction(SIGALRM, &act, NULL));
+	behave(self->buf.fd, DMABUF_TEST_VMAP, 0, FOREVER);
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &in, NULL));
+	ASSERT_TRUE(fails(self, mr, EINTR));
+	behave(self->buf.fd, DMABUF_TEST_VMAP, 0, 0);
+	add_fence(self->buf.fd, KERNEL, FOREVER);
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &in, NULL));
+	ASSERT_TRUE(fails(self, mr, EINTR));
+	signal_fences(self->buf.fd);
+	ASSERT_TRUE(goes_there_and_back(self, mr));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+struct job {
+	FIXTURE_DATA(odd) *self;
+	struct ibv_mr *mr;
+};
+
+static void *rereg_thread(void *arg)
+{
+	struct job *job = arg;
+
+	return (void *)(long)rereg(job->self, job->mr, job->self->buf.fd);
+}
+
+TEST_F(odd, that_is_waited_for_does_not_hold_up_the_region)
+{
+	struct job job = { self, reg_good(self) };
+	pthread_t thread;
+	void *ret;
+
+	add_fence(self->buf.fd, KERNEL, FOREVER);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, rereg_thread, &job));
+	for (double end = now() + 0.5; now() < end;)
+		ASSERT_TRUE(is_at(self, job.mr, self->vgem.cpu));
+	ASSERT_EQ(EBUSY, pthread_tryjoin_np(thread, &ret));
+	signal_fences(self->buf.fd);
+	ASSERT_EQ(0, pthread_join(thread, &ret));
+	ASSERT_EQ(NULL, ret);
+	ASSERT_TRUE(is_at(self, job.mr, self->buf.cpu));
+	ASSERT_EQ(0, ibv_dereg_mr(job.mr));
+}
+
+TEST_F(odd, may_move_as_soon_as_the_region_has_left)
+{
+	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
+
+	ASSERT_TRUE(rdma_write(self, mr, 1));
+	ASSERT_EQ(EBUSY, move(self->buf.fd, 0));
+	ASSERT_EQ(0, rereg(self, mr, self->vgem.fd));
+	ASSERT_EQ(0, move(self->buf.fd, 200));
+	ASSERT_EQ(0, rereg(self, mr, self->buf.fd));
+	ASSERT_TRUE(rdma_reads(self, mr, 1));
+	ASSERT_EQ(EBUSY, move(self->buf.fd, 0));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST_F(odd, that_is_revoked_can_be_left_but_not_come_back_to)
+{
+	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
+
+	take_memory(self->buf.fd);
+	ASSERT_TRUE(rdma_write(self, mr, 1));
+	ASSERT_TRUE(rdma_reads(self, mr, 1));
+	/* A change of access does not map the buffer again. */
+	ASSERT_EQ(0, ibv_rereg_mr_fd_iova(mr, CHANGE_ACCESS, NULL, 0, 0, 0,
+					  IBV_MR_FD_TYPE_DMABUF, -1, ALL_ACCESS));
+	ASSERT_TRUE(rdma_reads(self, mr, 1));
+	ASSERT_EQ(IBV_REREG_MR_ERR_CMD, rereg(self, mr, self->buf.fd));
+	ASSERT_EQ(ENODEV, errno);
+	ASSERT_TRUE(rdma_reads(self, mr, 1));
+	ASSERT_EQ(0, rereg(self, mr, self->vgem.fd));
+	ASSERT_EQ(0, query(self->buf.fd).pages);
+	ASSERT_TRUE(fails(self, mr, ENODEV));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+static atomic_bool over;
+
+static void *mover(void *fd)
+{
+	while (!over) {
+		move((long)fd, 0);
+		usleep(1000);
+	}
+	return NULL;
+}
+
+TEST_F_TIMEOUT(odd, that_moves_all_the_time_keeps_its_bytes, 60)
+{
+	struct ibv_mr *mr = reg_good(self);
+	pthread_t thread;
+	long rounds = 0;
+
+	fill(self->buf.cpu, SIZE, 0);
+	fill(self->vgem.cpu, SIZE, 0);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, mover, (void *)(long)self->buf.fd));
+	for (double end = now() + RACE_SECONDS; now() < end; rounds++) {
+		ASSERT_EQ(0, rereg(self, mr, self->buf.fd));
+		ASSERT_TRUE(rdma_reads(self, mr, rounds));
+		ASSERT_TRUE(rdma_write(self, mr, rounds + 1));
+		ASSERT_EQ(0, rereg(self, mr, self->vgem.fd));
+		ASSERT_TRUE(rdma_reads(self, mr, rounds));
+		ASSERT_TRUE(rdma_write(self, mr, rounds + 1));
+		ASSERT_TRUE(filled(self->buf.cpu, SIZE, rounds + 1, "buffer that moves"));
+	}
+	over = true;
+	pthread_join(thread, NULL);
+	TH_LOG("%ld rounds, %u moves", rounds, query(self->buf.fd).moves);
+	ASSERT_LT(0, query(self->buf.fd).moves);
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST_HARNESS_MAIN

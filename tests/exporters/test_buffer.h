@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The fixture odd: a buffer of the exporter that misbehaves as it is told (see
+ * lib/test_exporter.h), ordinary memory at the other end, and a vgem card, which is
+ * an importer that does DMA.
+ *
+ * When a case ends, importers must hold nothing of the buffer; when the buffer is
+ * closed, nothing at all may be left.
+ */
+#ifndef TEST_BUFFER_H
+#define TEST_BUFFER_H
+
+#include "lib/clock.h"
+#include "lib/counts.h"
+#include "lib/harness.h"
+#include "lib/pair.h"
+#include "lib/pattern.h"
+#include "lib/test_exporter.h"
+#include <xf86drm.h>
+
+#define SIZE (64 * PAGE)
+#define PAGES (SIZE / PAGE)
+/* A delay is a number of ticks, of which the first may be almost over. */
+#define AT_LEAST(ms) ((ms) - 20)
+
+FIXTURE(odd)
+{
+	struct ibv_context *ctx;
+	struct pair pair;
+	struct memory buf;
+	struct memory host;
+	struct ibv_mr *host_mr;
+	struct memory vgem;
+};
+
+static inline void odd_open(FIXTURE_DATA(odd) *self, uint32_t flags)
+{
+	need("vmap");
+	self->ctx = device_open();
+	pair_open(&self->pair, self->ctx, NULL);
+	memory_open(&self->vgem, VGEM, SIZE);
+	test_exporter_open(&self->buf, SIZE, flags);
+	memory_open(&self->host, HOST, SIZE);
+	self->host_mr = memory_reg(&self->host, self->pair.pd, ALL_ACCESS);
+}
+
+static inline bool odd_close(FIXTURE_DATA(odd) *self)
+{
+	bool rest = !self->buf.size || at_rest(self->buf.fd);
+
+	memory_close(&self->buf);
+	memory_close(&self->vgem);
+	mr_close(self->host_mr);
+	pair_close(&self->pair);
+	device_close(self->ctx);
+	memory_close(&self->host);
+	return nothing_left() && rest;
+}
+
+/* Put another buffer in the place of the first. */
+static inline void odd_replace(FIXTURE_DATA(odd) *self, uint32_t flags)
+{
+	memory_close(&self->buf);
+	test_exporter_open(&self->buf, SIZE, flags);
+}
+
+/* NULL and errno if the registration fails. */
+static inline struct ibv_mr *reg(FIXTURE_DATA(odd) *self, int access)
+{
+	need("reg_mr_fd");
+	return ibv_reg_mr_fd_iova(self->pair.pd, 0, SIZE, IOVA, IBV_MR_FD_TYPE_DMABUF,
+				  self->buf.fd, access);
+}
+
+/* The errno of a registration; one that succeeds is undone. */
+static inline int reg_errno(FIXTURE_DATA(odd) *self, int access)
+{
+	struct ibv_mr *mr = reg(self, access);
+
+	if (!mr)
+		return errno;
+	mr_close(mr);
+	return 0;
+}
+
+static inline bool rdma_write(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, uint32_t seed)
+{
+	fill(self->host.cpu, SIZE, seed);
+	return !rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->host_mr, self->host.iova, SIZE,
+			IOVA, mr->rkey);
+}
+
+static inline bool rdma_reads(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, uint32_t seed)
+{
+	memset(self->host.cpu, 0, SIZE);
+	return !rdma_op(&self->pair, IBV_WR_RDMA_READ, self->host_mr, self->host.iova, SIZE,
+			IOVA, mr->rkey) && filled(self->host.cpu, SIZE, seed, "read by RDMA");
+}
+
+/* Whether the buffer can be registered, written and read like any other. */
+static inline bool behaves(FIXTURE_DATA(odd) *self)
+{
+	struct ibv_mr *mr = reg(self, ALL_ACCESS);
+	bool ok = mr && held(self->buf.fd, 1, 1, 0) && rdma_write(self, mr, 4711) &&
+		  filled(self->buf.cpu, SIZE, 4711, "written by RDMA") &&
+		  rdma_reads(self, mr, 4711);
+
+	return mr && !ibv_dereg_mr(mr) && at_rest(self->buf.fd) && ok;
+}
+
+/*
+ * Import for DMA: vgem attaches its device to a foreign buffer, and maps it for as
+ * long as it has the handle.  0 or an errno.
+ */
+static inline int import(FIXTURE_DATA(odd) *self, uint32_t *handle)
+{
+	return drmPrimeFDToHandle(self->vgem.drm_fd, self->buf.fd, handle) ? errno : 0;
+}
+
+static inline void unimport(FIXTURE_DATA(odd) *self, uint32_t handle)
+{
+	if (drmCloseBufferHandle(self->vgem.drm_fd, handle))
+		fail_case("close a handle of vgem");
+}
+
+#endif

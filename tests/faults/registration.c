@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Every allocation and every copy fails once: of a registration of each kind, of a dereg,
+ * and of a context that is opened, closed, or left with MRs in it at exit.
+ *
+ * A call that failed leaves nothing behind; one that survived the fault did all it should.
+ * What destroys an object survives every fault, unless it cannot read which object.
+ */
+#include "faults/sweep.h"
+#include "lib/harness.h"
+#include <fcntl.h>
+#include <sys/wait.h>
+
+FIXTURE(fault)
+{
+	struct env env;
+};
+
+FIXTURE_SETUP(fault)
+{
+	env_open(&self->env);
+}
+
+FIXTURE_TEARDOWN(fault)
+{
+	env_close(&self->env);
+	EXPECT_TRUE(nothing_left());
+}
+
+static void sweep_reg(struct env *env, enum kind kind, enum entry e)
+{
+	struct mr mr = { .kind = kind, .access = RWA };
+	struct sweep s = {};
+
+	while (sweep_next(&s)) {
+		int err;
+
+		fail_at(s.n);
+		err = mr_reg(env, &mr, e);
+		fail_end(&s, err);
+		if (!err) {
+			check_mr(env, &mr);
+			must_dereg(env, &mr);
+		}
+		check_pinned(env, 0);
+	}
+	sweep_end(&s, entry_name[e], ", register ", kind_name[kind]);
+	check_nothing_left(env);
+}
+
+TEST_F_TIMEOUT(fault, registration_of_a_dma_buf, 120)
+{
+	sweep_reg(&self->env, IN_DMABUF, BY_IOCTL);
+	sweep_reg(&self->env, IN_DMABUF, BY_WRITE);
+}
+
+TEST_F_TIMEOUT(fault, registration_of_a_memfd, 120)
+{
+	sweep_reg(&self->env, IN_MEMFD, BY_IOCTL);
+	sweep_reg(&self->env, IN_MEMFD, BY_WRITE);
+}
+
+TEST_F_TIMEOUT(fault, registration_by_address, 120)
+{
+	sweep_reg(&self->env, IN_HOST, BY_WRITE);
+}
+
+/* Each time a new file without a page in it; SIZE would take too long. */
+TEST_F_TIMEOUT(fault, registration_of_a_memfd_with_holes, 120)
+{
+	struct env *env = &self->env;
+	struct sweep s = {};
+
+	while (sweep_next(&s)) {
+		struct fd_call c = {
+			.pd = env->pd[0]->handle, .access = RW, .length = 3 * PAGE,
+			.type = IB_UVERBS_MR_FD_TYPE_MEMFD,
+		};
+		struct keys keys;
+		struct memory hole;
+		int err;
+
+		memory_open(&hole, MEMFD, 3 * PAGE);
+		c.fd = hole.fd;
+		fail_at(s.n);
+		err = fd_call(env->ctx->cmd_fd, BY_IOCTL, &c, &keys);
+		fail_end(&s, err);
+		if (!err)
+			ASSERT_EQ(0, mr_dereg(env->ctx->cmd_fd, BY_IOCTL, keys.handle));
+		check_pinned(env, 0);
+		memory_close(&hole);
+	}
+	sweep_end(&s, entry_name[BY_IOCTL], ", register a memfd", " with holes");
+}
+
+TEST_F_TIMEOUT(fault, ibv_reg_dmabuf_mr, 120)
+{
+	struct env *env = &self->env;
+	struct mr mr = { .kind = IN_DMABUF, .access = RWA };
+	struct sweep s = {};
+
+	while (sweep_next(&s)) {
+		int err;
+
+		fail_at(s.n);
+		err = dmabuf_reg(env->ctx->cmd_fd, env->pd[0]->handle, env->mem[IN_DMABUF][0].fd, 0,
+				 SIZE, iova_of(0), RWA, &mr.keys);
+		fail_end(&s, err);
+		if (!err) {
+			check_mr(env, &mr);
+			must_dereg(env, &mr);
+		}
+	}
+	sweep_end(&s, "REG_DMABUF_MR", "", "");
+}
+
+/* A dereg may only fail because its arguments cannot be copied. */
+static void sweep_dereg(struct env *env, enum kind kind, enum entry e)
+{
+	struct mr mr = { .kind = kind, .access = RWA };
+	struct sweep s = {};
+
+	while (sweep_next(&s)) {
+		int err;
+
+		if ((errno = mr_reg(env, &mr, BY_IOCTL)))
+			fail_case("reg");
+		fail_at(s.n);
+		err = mr_dereg(env->ctx->cmd_fd, e, mr.keys.handle);
+		fail_end(&s, err);
+		if (err == ENOMEM)
+			fail_case("dereg fails at %u", s.n);
+		if (err) {
+			check_mr(env, &mr);
+			must_dereg(env, &mr);
+		}
+		check_pinned(env, 0);
+	}
+	sweep_end(&s, entry_name[e], ", deregister ", kind_name[kind]);
+	check_nothing_left(env);
+}
+
+TEST_F_TIMEOUT(fault, dereg_does_not_fail, 120)
+{
+	for (int kind = 0; kind < NR_KINDS; kind++)
+		for (int e = 0; e < NR_ENTRIES; e++)
+			sweep_dereg(&self->env, kind, e);
+}
+
+/* Put an MR of each kind into a context. */
+static void raw_fill(struct raw *raw, struct env *env)
+{
+	struct fd_call c = { .access = RWA, .length = SIZE };
+	struct keys keys;
+
+	if ((errno = raw_alloc_pd(raw, &c.pd)))
+		fail_case("alloc PD");
+	for (int i = 0; i < 2; i++) {
+		c.type = fd_type_of(i ? IN_MEMFD : IN_DMABUF);
+		c.fd = env->mem[i ? IN_MEMFD : IN_DMABUF][0].fd;
+		if ((errno = fd_call(raw->fd, BY_IOCTL, &c, &keys)))
+			fail_case("reg");
+	}
+	if ((errno = host_reg(raw->fd, c.pd, (uintptr_t)env->mem[IN_HOST][0].cpu, SIZE, 0, RWA,
+			      &keys)))
+		fail_case("reg host");
+}
+
+static const char *device_file(struct env *env)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "/dev/infiniband/%s", env->ctx->device->dev_name);
+	return path;
+}
+
+static void sweep_open(struct env *env, enum entry e)
+{
+	const char *dev = device_file(env);
+	struct sweep s = {};
+
+	while (sweep_next(&s)) {
+		struct raw raw;
+		int err;
+
+		fail_at(s.n);
+		err = raw_open(&raw, dev, e);
+		fail_end(&s, err);
+		if (!err) {
+			raw_fill(&raw, env);
+			raw_close(&raw);
+		}
+		check_pinned(env, 0);
+		if (fd_left(env))
+			fail_case("an fd is left at %u", s.n);
+	}
+	sweep_end(&s, entry_name[e], ", open a context", "");
+	check_nothing_left(env);
+}
+
+TEST_F_TIMEOUT(fault, opening_a_context, 120)
+{
+	sweep_open(&self->env, BY_IOCTL);
+	sweep_open(&self->env, BY_WRITE);
+}
+
+TEST_F_TIMEOUT(fault, closing_a_context_with_mrs_in_it_leaves_nothing, 120)
+{
+	struct env *env = &self->env;
+	struct sweep s = {};
+
+	while (sweep_next(&s)) {
+		struct raw raw;
+
+		ASSERT_EQ(0, raw_open(&raw, device_file(env), BY_IOCTL));
+		raw_fill(&raw, env);
+		check_pinned(env, 2 * SIZE);
+		fail_at(s.n);
+		close(raw.fd);
+		fail_end(&s, 0);
+		check_pinned(env, 0);
+	}
+	/* A close may have no point of failure. */
+	printf("# close: %u points\n", s.n - 1);
+	check_nothing_left(env);
+}
+
+/* Whether the exit of a process came to point N; its fail-nth tells while it is a zombie. */
+static bool exit_failing_at(struct env *env, unsigned int n)
+{
+	int gate[2], status, fd;
+	char path[64];
+	siginfo_t info;
+	bool failed;
+	pid_t pid;
+
+	if (pipe(gate))
+		fail_case("pipe");
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		struct raw raw;
+		char c;
+
+		close(gate[1]);
+		if ((errno = raw_open(&raw, device_file(env), BY_IOCTL)))
+			fail_case("open a context");
+		raw_fill(&raw, env);
+		faults_open();
+		if (read(gate[0], &c, 1) != 1)
+			_exit(2);
+		fail_at(n);
+		_exit(0);
+	}
+	close(gate[0]);
+	snprintf(path, sizeof(path), "/proc/%d/fail-nth", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || write(gate[1], "g", 1) != 1)
+		fail_case("no child");
+	if (waitid(P_PID, pid, &info, WEXITED | WNOWAIT))
+		fail_case("wait");
+	if (pread(fd, path, sizeof(path), 0) <= 0)
+		fail_case("read the fail-nth of a zombie");
+	failed = atoi(path) == 0;
+	close(fd);
+	close(gate[1]);
+	if (waitpid(pid, &status, 0) != pid || status)
+		fail_case("the child has status %#x", status);
+	return failed;
+}
+
+TEST_F_TIMEOUT(fault, exit_with_mrs_leaves_nothing, 240)
+{
+	struct env *env = &self->env;
+	struct sweep s = {};
+
+	while (sweep_next(&s)) {
+		s.over = !exit_failing_at(env, s.n);
+		check_pinned(env, 0);
+	}
+	printf("# exit: %u points\n", s.n - 1);
+	check_nothing_left(env);
+}
+
+int main(int argc, char **argv)
+{
+	faults_prepare();
+	return test_harness_run(argc, argv);
+}

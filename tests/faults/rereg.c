@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Every allocation and every copy of a rereg fails once, whatever it changes, from and to
+ * every kind of memory, by each of the three entries.
+ *
+ * After a call that failed the MR is as it was; after one that survived the fault it is as
+ * it was to be: keys, range, PD and memory.
+ */
+#include "faults/sweep.h"
+#include "lib/harness.h"
+
+FIXTURE(rereg_fault)
+{
+	struct env env;
+};
+
+FIXTURE_SETUP(rereg_fault)
+{
+	env_open(&self->env);
+}
+
+FIXTURE_TEARDOWN(rereg_fault)
+{
+	env_close(&self->env);
+	EXPECT_TRUE(nothing_left());
+}
+
+/*
+ * A rereg; a change of translation is to memory of kind TO.  REREG_MR is the third entry,
+ * IB_USER_VERBS_CMD_REREG_MR, which takes ordinary memory.
+ */
+struct rereg {
+	const char *what;
+	uint32_t flags;
+	enum kind to;
+	enum entry entry;	/* or REREG_MR */
+#define REREG_MR NR_ENTRIES
+};
+
+static int rereg_call(struct env *env, const struct rereg *r, const struct mr *mr,
+		      struct keys *keys)
+{
+	struct memory *mem = &env->mem[r->to][1];
+	struct fd_call c = {
+		.rereg = true, .mr = mr->keys.handle, .flags = r->flags,
+		.pd = env->pd[1]->handle, .access = RWA, .fd = mem->fd, .length = SIZE,
+		.type = fd_type_of(r->to), .iova = iova_of(1),
+	};
+
+	if (r->entry == REREG_MR)
+		return host_rereg(env->ctx->cmd_fd, c.mr, c.flags, c.pd, (uintptr_t)mem->cpu,
+				  SIZE, c.iova, c.access, keys);
+	return fd_call(env->ctx->cmd_fd, r->entry, &c, keys);
+}
+
+static void rereg_done(struct mr *mr, const struct rereg *r, const struct keys *keys)
+{
+	errno = 0;
+	if (keys->lkey != mr->keys.lkey || keys->rkey != mr->keys.rkey)
+		fail_case("other keys after a rereg");
+	if (r->flags & TRANS) {
+		mr->kind = r->to;
+		mr->nr = 1;
+	}
+	if (r->flags & CHANGE_PD)
+		mr->pd = 1;
+	if (r->flags & CHANGE_ACCESS)
+		mr->access = RWA;
+}
+
+static void sweep_rereg(struct env *env, enum kind from, const struct rereg *r)
+{
+	const struct mr before = { .kind = from, .access = RW };
+	struct sweep s = {};
+	bool have = false;
+	struct mr mr;
+
+	while (sweep_next(&s)) {
+		struct keys keys;
+		int err;
+
+		if (!have) {
+			mr = before;
+			if ((errno = mr_reg(env, &mr, BY_IOCTL)))
+				fail_case("reg");
+		}
+		fail_at(s.n);
+		err = rereg_call(env, r, &mr, &keys);
+		fail_end(&s, err);
+		if (!err)
+			rereg_done(&mr, r, &keys);
+		check_mr(env, &mr);
+		have = err;
+		if (!err)
+			must_dereg(env, &mr);
+	}
+	sweep_end(&s, r->what, " of ", kind_name[from]);
+	check_nothing_left(env);
+}
+
+static void sweep_reregs(struct env *env, const struct rereg *r, int n)
+{
+	for (; n; n--, r++)
+		for (int from = 0; from < NR_KINDS; from++)
+			sweep_rereg(env, from, r);
+}
+
+TEST_F_TIMEOUT(rereg_fault, rereg_to_a_dma_buf, 240)
+{
+	static const struct rereg r[] = {
+		{ "ioctl(), to a dma-buf,", TRANS, IN_DMABUF, BY_IOCTL },
+		{ "write(), to a dma-buf,", TRANS, IN_DMABUF, BY_WRITE },
+	};
+
+	sweep_reregs(&self->env, r, 2);
+}
+
+TEST_F_TIMEOUT(rereg_fault, rereg_to_a_memfd, 240)
+{
+	static const struct rereg r[] = {
+		{ "ioctl(), to a memfd,", TRANS, IN_MEMFD, BY_IOCTL },
+		{ "write(), to a memfd,", TRANS, IN_MEMFD, BY_WRITE },
+	};
+
+	sweep_reregs(&self->env, r, 2);
+}
+
+TEST_F_TIMEOUT(rereg_fault, rereg_to_host_memory, 240)
+{
+	static const struct rereg r = { "REREG_MR, to host memory,", TRANS, IN_HOST, REREG_MR };
+
+	sweep_reregs(&self->env, &r, 1);
+}
+
+TEST_F_TIMEOUT(rereg_fault, rereg_to_another_pd, 240)
+{
+	static const struct rereg r[] = {
+		{ "ioctl(), other PD,", CHANGE_PD, 0, BY_IOCTL },
+		{ "write(), other PD,", CHANGE_PD, 0, BY_WRITE },
+		{ "REREG_MR, other PD,", CHANGE_PD, 0, REREG_MR },
+	};
+
+	sweep_reregs(&self->env, r, 3);
+}
+
+TEST_F_TIMEOUT(rereg_fault, rereg_to_other_access, 240)
+{
+	static const struct rereg r[] = {
+		{ "ioctl(), other access,", CHANGE_ACCESS, 0, BY_IOCTL },
+		{ "write(), other access,", CHANGE_ACCESS, 0, BY_WRITE },
+		{ "REREG_MR, other access,", CHANGE_ACCESS, 0, REREG_MR },
+	};
+
+	sweep_reregs(&self->env, r, 3);
+}
+
+TEST_F_TIMEOUT(rereg_fault, rereg_of_all_at_once, 240)
+{
+	static const struct rereg r[] = {
+		{ "ioctl(), all and a dma-buf,", CHANGE_ALL, IN_DMABUF, BY_IOCTL },
+		{ "write(), all and a memfd,", CHANGE_ALL, IN_MEMFD, BY_WRITE },
+		{ "REREG_MR, all,", CHANGE_ALL, IN_HOST, REREG_MR },
+	};
+
+	sweep_reregs(&self->env, r, 3);
+}
+
+int main(int argc, char **argv)
+{
+	faults_prepare();
+	return test_harness_run(argc, argv);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A sweep makes the same call again and again.  In the Nth call the Nth point of
+ * failure fails: an allocation, of slab or of pages, or a copy from or to user
+ * space.  The sweep is over when a call has fewer points than that.
+ *
+ *	struct sweep s = {};
+ *
+ *	while (sweep_next(&s)) {
+ *		fail_at(s.n);
+ *		err = call();
+ *		fail_end(&s, err);
+ *		look at what there is now
+ *	}
+ *	sweep_end(&s, ...);
+ */
+#ifndef FAULTS_SWEEP_H
+#define FAULTS_SWEEP_H
+
+#include "lib/counts.h"
+#include "lib/memory.h"
+#include "lib/pair.h"
+#include "lib/uverbs.h"
+
+/* In main(), before the harness runs; needs a kernel with fault injection. */
+void faults_prepare(void);
+/* In a process that makes calls which are to fail. */
+void faults_open(void);
+/* From here on, let the Nth point of failure of this thread fail. */
+void fail_at(unsigned int n);
+
+struct sweep {
+	unsigned int n;		/* the point that fails; counts from 1 */
+	unsigned int errors;	/* calls that failed */
+	bool over;		/* the last call has not come to point N */
+};
+
+bool sweep_next(struct sweep *s);
+void fail_end(struct sweep *s, int err);
+void sweep_end(const struct sweep *s, const char *how, const char *what, const char *of);
+
+/* What the calls need, and the counts from before them. */
+#define SIZE (130 * PAGE)	/* more than two nodes of an xarray hold */
+
+enum kind { IN_DMABUF, IN_MEMFD, IN_HOST, NR_KINDS };
+extern const char *const kind_name[NR_KINDS];
+
+struct env {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd[2];
+	struct pair pair[2];		/* one in each PD */
+	struct memory local;
+	struct ibv_mr *local_mr[2];	/* one in each PD */
+	struct memory mem[NR_KINDS][2];	/* the second is for a rereg */
+	long pinned;
+	int mrs;
+	int free_fd;
+};
+
+void env_open(struct env *env);
+void env_close(struct env *env);
+bool fd_left(struct env *env);
+void check_pinned(struct env *env, size_t bytes);
+void check_nothing_left(struct env *env);
+
+/* The MR that a case is about, as it should be. */
+struct mr {
+	struct keys keys;
+	enum kind kind;
+	int nr;			/* which of the memories of that kind */
+	int pd;
+	uint32_t access;
+};
+
+uint64_t iova_of(int nr);
+uint32_t fd_type_of(enum kind kind);
+int mr_reg(struct env *env, struct mr *mr, enum entry e);
+void check_mr(struct env *env, const struct mr *mr);
+void must_dereg(struct env *env, struct mr *mr);
+
+#endif

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""scripts/check as it is called, in a small project that has host tests only."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+import xml.etree.ElementTree as xml
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "kit"))
+
+from mrfd import results  # noqa: E402
+
+TESTS = textwrap.dedent("""
+    import os, sys, time, unittest
+    class T(unittest.TestCase):
+        def test_good(self):
+            pass
+        def test_bad(self):
+            self.fail("as it should")
+        def test_zcrash(self):
+            os._exit(3)
+        def test_slow(self):
+            time.sleep(60)
+        def test_known(self):
+            self.fail("as expected")
+    class U(unittest.TestCase):
+        def test_good(self):
+            pass
+    """)
+# What takes long, and a source for rdma-core's names
+BUILDS = '#!/bin/sh\necho "$0 $*" >>"$(dirname "$0")/../built"\nexit 1\n'
+JOIN = '#!/bin/sh\ncd "$(dirname "$0")/.." && echo "$PWD/joined"\n'
+
+
+class Check(unittest.TestCase):
+    def setUp(self):
+        self.top = os.path.realpath(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.top)
+        shutil.copytree(os.path.join(TOP, "kit"), os.path.join(self.top, "kit"))
+        self.write("scripts/join", JOIN)
+        for name in "kernel", "rdma-core", "perftest", "enter", "rootfs":
+            self.write(f"scripts/{name}", BUILDS)
+        for name in "check", "report", "scoreboard", "bench":
+            shutil.copy(os.path.join(TOP, "scripts", name), os.path.join(self.top, "scripts"))
+        self.write("tests/host/test_x.py", TESTS)
+        self.write("tests/expected-failures",
+                   "host/x: tests.host.test_x.T.test_known  # it is known\n")
+        self.write("joined/tests/test_mr.py", "class MRTest(X):\n    def test_reg(self):\n")
+
+    def write(self, name, text):
+        path = os.path.join(self.top, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+
+    def start(self, *words, program="check", **env):
+        return subprocess.Popen(
+            [os.path.join(self.top, "scripts", program), *words], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1", **env})
+
+    def check(self, *words, **more):
+        """(exit status, lines of its output, its messages)"""
+        with self.start(*words, **more) as process:
+            out, err = process.communicate(timeout=120)
+        self.assertNotIn("Traceback", err)
+        return process.returncode, out.splitlines(), err
+
+    def cases(self, name="check-selected"):
+        path = os.path.join(self.top, "build/results", name)
+        xml.parse(path + ".xml")
+        self.assertTrue(os.path.exists(path + ".ktap"))
+        return [(c.name.split(".")[-1], c.result)
+                for c in results.load(path + ".jsonl").all()]
+
+
+class Selected(Check):
+    def test_a_case_by_its_printed_name_runs_alone(self):
+        status, out, _ = self.check("host/x: tests.host.test_x.T.test_good")
+        self.assertEqual((status, out), (0, [
+            "ok     host/x: tests.host.test_x.T.test_good", "", "1 passed, 0 failed, 0 skipped"]))
+        self.assertEqual(self.cases(), [("test_good", "ok")])
+
+    def test_make_hands_the_name_over_as_it_is(self):
+        shutil.copy(os.path.join(TOP, "Makefile"), self.top)
+        env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+        done = subprocess.run(["make", "check", "T=host/x: tests.host.test_x.T.test_good"],
+                              cwd=self.top, env=env, stdout=subprocess.PIPE, text=True,
+                              check=False)
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-1]),
+                         (0, "1 passed, 0 failed, 0 skipped"))
+
+    def test_a_crash_in_it_is_a_failure(self):
+        status, out, _ = self.check("host/x: tests.host.test_x.T.test_zcrash")
+        self.assertEqual((status, out[-1]), (1, "0 passed, 1 failed, 0 skipped"))
+        self.assertEqual(self.cases(), [("program", "not ok")])
+
+    def test_the_reason_of_a_failure_is_shown(self):
+        status, out, _ = self.check("x.T.test_bad")
+        self.assertEqual((status, out[-1]), (1, "0 passed, 1 failed, 0 skipped"))
+        self.assertIn("    AssertionError: as it should", out)
+
+    def test_an_expected_failure_is_skipped(self):
+        status, out, _ = self.check("host/x: tests.host.test_x.T.test_known")
+        self.assertIn("(expected failure: it is known)", out[0])
+        self.assertEqual((status, out[-1]), (1, "0 passed, 0 failed, 1 skipped"))
+
+    def test_a_part_of_cases_runs_those(self):
+        self.check("test_good")
+        self.assertEqual(self.cases(), [("test_good", "ok")] * 2)
+
+    def test_nothing_is_built_for_a_host_case(self):
+        self.check("x.T.test_good")
+        self.assertFalse(os.path.exists(os.path.join(self.top, "built")))
+
+
+class Mistakes(Check):
+    def test_a_pattern_that_fits_nothing(self):
+        status, out, err = self.check("test_goood")
+        self.assertEqual((status, out), (2, []))
+        self.assertIn("host/x: tests.host.test_x.T.test_good\n", err)
+        for name in "built", "build/results":
+            self.assertFalse(os.path.exists(os.path.join(self.top, name)), name)
+
+    def test_the_list_builds_nothing(self):
+        status, out, _ = self.check("--list")
+        self.assertEqual((status, out), (0, ["host/x", "kunit", "demo", "rxe/rdma-core/test_mr"]))
+        self.assertEqual(self.check("--list", "test_reg")[1], ["rxe/rdma-core/test_mr"])
+        self.assertFalse(os.path.exists(os.path.join(self.top, "built")))
+
+    def test_wrong_arguments(self):
+        for program in "check", "bench", "scoreboard", "report":
+            status, _, err = self.check("--debgu", program=program)
+            self.assertEqual(status, 2)
+            self.assertIn(f"scripts/{program}: error: unrecognized arguments: --debgu", err)
+            self.assertEqual(self.check("--help", program=program)[0], 0)
+        self.assertEqual(self.check("--debug", "--kcsan")[0], 2)
+
+    def test_a_seed_that_is_no_number(self):
+        for seed in "abc", "-1", "0x10000000000000000":
+            status, _, err = self.check("host/x", MRFD_SEED=seed)
+            self.assertEqual(status, 2)
+            self.assertIn(f"MRFD_SEED={seed}: it must be a number", err)
+        self.assertEqual(self.check("U.test_good", MRFD_SEED="0x5f")[0], 0)
+
+    def test_a_build_directory_that_cannot_be_written(self):
+        self.write("build", "")
+        for program, words in ("check", ["host/x"]), ("report", []):
+            status, _, err = self.check(*words, program=program)
+            self.assertEqual(status, 1)
+            self.assertRegex(err, rf"^{program}: {self.top}/build.*: Not a directory\n$")
+
+    def test_a_build_that_fails(self):
+        status, _, err = self.check("rdma-core/")
+        self.assertEqual(status, 1)
+        self.assertIn("check: scripts/rdma-core failed", err)
+        self.assertEqual(self.cases(), [("run", "not ok")])
+
+
+class Ends(Check):
+    def test_an_interrupted_run_keeps_its_results(self):
+        for number in signal.SIGINT, signal.SIGTERM:
+            with self.start("host/x") as process:
+                for line in process.stdout:
+                    if "test_known" in line:  # test_slow is next
+                        break
+                process.send_signal(number)
+                err = process.communicate(timeout=60)[1]
+            self.assertEqual(process.returncode, 130)
+            self.assertNotIn("Traceback", err)
+            self.assertIn("check: 1 passed, 1 failed, 1 skipped before it ended", err)
+            self.assertIn("check: interrupted", err)
+            self.assertEqual(self.cases(), [("test_bad", "not ok"), ("test_good", "ok"),
+                                            ("test_known", "skip"), ("run", "not ok")])
+
+    def test_whoever_reads_may_go_away(self):
+        with self.start("host/x") as process:
+            process.stdout.close()
+            err = process.stderr.read()
+        self.assertEqual(process.returncode, 128 + signal.SIGPIPE)
+        self.assertNotIn("Traceback", err)
+        self.assertEqual(self.cases()[-1], ("run", "not ok"))
+
+    def test_the_whole_run_has_its_own_name(self):
+        self.write("tests/host/test_x.py", "import unittest\n" + TESTS[TESTS.index("class U"):])
+        self.check("")
+        self.assertEqual(results.load(f"{self.top}/build/results/check.jsonl").run["name"], "check")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a pattern selects, and what is built for it."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "kit"))
+
+from mrfd import machine  # noqa: E402
+from mrfd import programs  # noqa: E402
+from mrfd import selection  # noqa: E402
+from mrfd import sources  # noqa: E402
+from mrfd.devices import RXE  # noqa: E402
+from mrfd.paths import SCRIPTS, inside  # noqa: E402
+
+DATA = "rxe/access/data: fd_mr.vgem.receive_lands_in_the_buffer"
+MR = "rxe/rdma-core/test_mr: tests.test_mr.MRTest.test_mr_rereg_access"
+
+
+def selected(pattern, kernel="base"):
+    """{printed name of a program: its cases, () if all}"""
+    return {p.title: p.wanted for p in selection.select(pattern, kernel)}
+
+
+class Patterns(unittest.TestCase):
+    def test_nothing_is_everything(self):
+        everything = selected("")
+        for name in "host/boot", "kunit", "rxe/access/data", "rxe/rdma-core/test_mr", "demo":
+            self.assertEqual(everything[name], ())
+
+    def test_a_printed_case_is_that_case(self):
+        for program, case in (name.split(": ", 1) for name in (
+                DATA, MR, "host/cases: tests.host.test_cases.Reader.test_tap_is_read",
+                "kunit: rxe_mr: test_index", "demo: the screen shows what was sent")):
+            self.assertEqual(selected(f"{program}: {case}"), {program: (case,)})
+
+    def test_the_device_may_be_left_out(self):
+        self.assertEqual(selected(DATA.removeprefix("rxe/")), selected(DATA))
+
+    def test_a_case_whose_name_begins_another_is_alone(self):
+        self.assertEqual(len(selection.select(MR + "_bad_flow", "base")), 1)
+        self.assertEqual(selected(MR), {MR.split(": ")[0]: (MR.split(": ")[1],)})
+
+    def test_what_is_printed_of_a_whole_program(self):
+        for case in "program", "kernel log":
+            self.assertEqual(selected(f"rxe/access/data: {case}"), {"rxe/access/data": ()})
+
+    def test_what_is_printed_of_a_guest(self):
+        for pattern, names in (
+                ("boot for kunit: kernel log", ["kunit"]),
+                ("guest of rxe/access/cut to rxe/access/cut: end", ["rxe/access/cut"]),
+                ("guest of rxe/access/cut to rxe/access/protection: kernel log",
+                 ["rxe/access/cut", "rxe/access/data", "rxe/access/protection"])):
+            self.assertEqual(list(selected(pattern)), names)
+
+    def test_a_class_that_could_not_be_set_up(self):
+        wanted = selected("host/guests: tests.host.test_guests.Lanes.setUpClass")["host/guests"]
+        self.assertIn("tests.host.test_guests.Lanes.test_each_program_runs_once_and_two_at_a_time",
+                      wanted)
+        self.assertTrue(all(".Lanes." in case for case in wanted))
+
+    def test_a_part_of_a_program_is_all_its_cases(self):
+        self.assertEqual(selected("access/da"), {"rxe/access/data": ()})
+        self.assertEqual({t.split("/")[1] for t in selected("rdma-core/")}, {"rdma-core"})
+        self.assertNotIn("demo", selected("rxe/"))
+
+    def test_a_part_of_cases(self):
+        found = selected("vgem.receive_lands")
+        self.assertEqual(found, {"rxe/access/data": (DATA.split(": ")[1],)})
+        self.assertEqual(set(selected("rxe_mr: test_")), {"kunit"})
+
+    def test_a_program_of_another_kernel_is_named(self):
+        with self.assertRaisesRegex(selection.NoMatch, "not run on the base kernel, but on: debug"):
+            selected("faults/registration")
+        self.assertIn("rxe/faults/registration", selected("faults/", "debug"))
+
+    def test_what_is_near_is_named(self):
+        for pattern, near in (("rxe/acess/data", "  rxe/access/data\n"),
+                              ("kuint", "  kunit\n"),
+                              (DATA.replace("lands", "land"), f"  {DATA}\n"),
+                              (MR + "x", f"  {MR}\n")):
+            with self.assertRaises(selection.NoMatch) as caught:
+                selected(pattern)
+            self.assertIn(near, str(caught.exception))
+
+
+class Devices(unittest.TestCase):
+    def test_every_guest_program_runs_on_every_device(self):
+        other = dataclasses.replace(RXE, name="other", verbs="other0", can="memfd")
+        with mock.patch.object(programs, "DEVICES", [RXE, other]):
+            self.assertEqual(list(selected("access/data")),
+                             ["rxe/access/data", "other/access/data"])
+            self.assertEqual(list(selected("other/access/data")), ["other/access/data"])
+            self.assertEqual(selected(DATA.replace("rxe", "other")),
+                             {"other/access/data": (DATA.split(": ")[1],)})
+            self.assertEqual(len(selected(DATA.removeprefix("rxe/"))), 2)
+            self.assertEqual(list(selected("rdma-core/test_mr:")),
+                             ["rxe/rdma-core/test_mr", "other/rdma-core/test_mr"])
+
+
+class Words(unittest.TestCase):
+    """The options by which each harness runs one case."""
+
+    def words(self, pattern):
+        with mock.patch.object(programs, "product", lambda *words: "/product"):
+            program, = selection.select(pattern, "base")
+            return program.words(), program.guest()
+
+    def test_of_each_harness(self):
+        case = "fd_mr.vgem.receive_lands_in_the_buffer"
+        self.assertEqual(self.words(DATA)[0], ["/mrfd/build/tests/access/data", f"-r{case}"])
+        self.assertEqual(self.words(MR)[0][1:], ["-v", "tests.test_mr.MRTest.test_mr_rereg_access"])
+        case = "tests.host.test_cases.Reader.test_tap_is_read"
+        words, guest = self.words(f"host/cases: {case}")
+        self.assertEqual((words[1:], guest), (["-m", "unittest", "-v", case], None))
+        words, guest = self.words("kunit: rxe_mr: test_index")
+        self.assertEqual(words, ["/mrfd/kit/guest/kunit", "rxe_mr"])
+        self.assertIn("kunit.filter_glob=rxe_mr.test_index", guest["append"].split())
+
+    def test_the_guest_is_told_its_device(self):
+        env = self.words(DATA)[1]["env"]
+        self.assertEqual((env["MRFD_DEVICE"], env["MRFD_VERBS_DEVICE"]), ("rxe", "rxe0"))
+        self.assertIn("rereg_mr_fd", env["MRFD_DEVICE_CAN"].split())
+
+
+class Built(unittest.TestCase):
+    def built(self, pattern):
+        """What is built for a pattern."""
+        made = []
+
+        def product(*words):
+            made.append(" ".join(words))
+            return "/product"
+        with mock.patch.multiple(programs, product=product,
+                                 build_tests=lambda targets: made.extend(targets)), \
+                mock.patch.multiple(machine, kernel_image=made.append, accelerator=mock.DEFAULT,
+                                    init_program=mock.DEFAULT):
+            programs.build(selection.select(pattern, "base"))
+        return sorted(made)
+
+    def test_only_what_is_needed(self):
+        for pattern, made in (
+                ("host/cases", []),
+                ("kunit: rxe_mr: test_index", ["base"]),
+                (MR, ["base", "rdma-core"]),
+                (DATA, ["access/data", "base", "rdma-core"]),
+                ("programs/libfabric", ["base", "perftest", "programs/libfabric", "rdma-core"]),
+                ("programs/readme", ["base", "perftest", "rdma-core"])):
+            self.assertEqual(self.built(pattern), made, pattern)
+
+
+class Sources(unittest.TestCase):
+    def c_cases(self, **files):
+        with tempfile.TemporaryDirectory() as directory:
+            for name, text in files.items():
+                with open(f"{directory}/{name.replace('_', '.')}", "w", encoding="utf-8") as file:
+                    file.write(text)
+            return sources.c_cases(f"{directory}/a.c", directory)
+
+    def test_fixtures_variants_and_headers(self):
+        self.assertEqual(self.c_cases(
+            a_c='#include "a.h"\n/* TEST(no) */\nTEST(plain) {}\n'
+                'TEST_F(one, x)\n{}\nTEST_F_TIMEOUT(one, y, 60)\n{}\nTEST_F(two, z) {}\n',
+            a_h="FIXTURE(one) {};\nFIXTURE_VARIANT_ADD(one, v) { 1 };\n"
+                "FIXTURE_VARIANT_ADD(one, w) { 2 };\n"),
+            ["plain", "one.v.x", "one.w.x", "one.v.y", "one.w.y", "two.z"])
+
+    def test_variants_that_a_macro_makes(self):
+        self.assertEqual(self.c_cases(
+            a_c="#define MOVE(a, b) \\\n\tFIXTURE_VARIANT_ADD(f, a##_to_##b) { }\n"
+                "MOVE(x, y);\nMOVE(z, w);\nTEST_F(f, t)\n"), ["f.x_to_y.t", "f.z_to_w.t"])
+
+    def test_they_are_those_of_the_programs(self):
+        """Each compiled program lists the fixtures, variants and tests that were found in
+        its source."""
+        # Those that need fault injection look for it before they list anything.
+        found = [p for p in programs.ours("base") if p.target and not p.name.startswith("faults/")]
+        library = f"LD_LIBRARY_PATH={inside(machine.tool('rdma-core'))}/lib"
+        out = programs.build_tests(p.target for p in found)
+        for program in found:
+            listed = subprocess.run([os.path.join(SCRIPTS, "enter"), "env", library,
+                                     f"{out}/{program.target}", "-l"], stderr=subprocess.PIPE, text=True, check=False).stderr
+            rows = [line for line in listed.splitlines() if not line.startswith(("#", "---"))]
+            with self.subTest(program=program.name):
+                self.assertEqual(set(" ".join(program.cases()).replace(".", " ").split()),
+                                 set(" ".join(rows).split()) - {"global"})
+
+    def test_host_tests_are_those_that_unittest_loads(self):
+        code = ("import sys, unittest\n"
+                "def ids(suite):\n"
+                "    for test in suite:\n"
+                "        yield from ids(test) if isinstance(test, unittest.TestSuite) else [test.id()]\n"
+                "print(*ids(unittest.defaultTestLoader.loadTestsFromName(sys.argv[1])))")
+        for program in programs.ours("base"):
+            if isinstance(program, programs.Host):
+                loaded = subprocess.run([sys.executable, "-c", code, program.module], cwd=TOP,
+                                        stdout=subprocess.PIPE, text=True, check=True).stdout
+                with self.subTest(module=program.module):
+                    self.assertEqual(sorted(program.cases()), sorted(loaded.split()))
+
+    def test_rdma_core_lists_the_same(self):
+        rdma = machine.tool("rdma-core")
+        listed = subprocess.run(
+            [os.path.join(SCRIPTS, "enter"), f"{inside(rdma)}/bin/run_tests.py", "--list-tests"],
+            stdout=subprocess.PIPE, text=True, check=False).stdout.split()
+        for program in programs.theirs("base"):
+            mine = [name for name in listed if name.startswith(f"tests.{program.module}.")]
+            with self.subTest(module=program.module):
+                self.assertEqual(sorted(program.cases()), sorted(mine))
+
+
+if __name__ == "__main__":
+    unittest.main()

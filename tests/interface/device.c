@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The words for what the device can do (lib/device.h) agree with what the device reports,
+ * and with what a registration says of an fd that is not open.
+ */
+#include "lib/device.h"
+#include "lib/harness.h"
+#include "lib/memory.h"
+
+FIXTURE(words)
+{
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct memory memory;
+	struct ibv_mr *mr;
+	struct ibv_device_attr_ex attr;
+};
+
+FIXTURE_SETUP(words)
+{
+	self->ctx = device_open();
+	self->pd = must(ibv_alloc_pd(self->ctx));
+	memory_open(&self->memory, HOST, PAGE);
+	self->mr = memory_reg(&self->memory, self->pd, RW);
+	ASSERT_EQ(0, ibv_query_device_ex(self->ctx, NULL, &self->attr));
+}
+
+FIXTURE_TEARDOWN(words)
+{
+	mr_close(self->mr);
+	memory_close(&self->memory);
+	pd_close(self->pd);
+	device_close(self->ctx);
+}
+
+#define EXPECT_WORD(word, reported)						\
+	EXPECT_EQ(!!(reported), device_can(word)) { TH_LOG("%s", word); }
+
+TEST_F(words, are_those_that_the_device_reports)
+{
+	const struct ibv_device_attr *attr = &self->attr.orig_attr;
+
+	EXPECT_WORD("atomics", attr->atomic_cap != IBV_ATOMIC_NONE);
+	EXPECT_WORD("atomic-write",
+		    self->attr.device_cap_flags_ex & IB_UVERBS_DEVICE_ATOMIC_WRITE);
+	EXPECT_WORD("flush", self->attr.device_cap_flags_ex & IB_UVERBS_DEVICE_FLUSH_GLOBAL);
+	EXPECT_WORD("window-type-1", attr->device_cap_flags & IBV_DEVICE_MEM_WINDOW);
+	EXPECT_WORD("window-type-2", attr->device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A |
+							       IBV_DEVICE_MEM_WINDOW_TYPE_2B));
+	EXPECT_WORD("on-demand", self->attr.odp_caps.general_caps & IBV_ODP_SUPPORT);
+}
+
+/* A driver that can do it looks at the fd, which is not open. */
+TEST_F(words, are_those_that_registration_knows)
+{
+	EXPECT_EQ(NULL, ibv_reg_mr_fd(self->pd, NULL, PAGE, IBV_MR_FD_TYPE_DMABUF, -1, 0));
+	EXPECT_WORD("reg_mr_fd", errno == EBADF);
+	EXPECT_EQ(NULL, ibv_reg_mr_fd(self->pd, NULL, PAGE, IBV_MR_FD_TYPE_MEMFD, -1, 0));
+	EXPECT_WORD("memfd", errno == EBADF);
+	EXPECT_NE(0, ibv_rereg_mr_fd(self->mr, TRANS, NULL, NULL, PAGE,
+				     IBV_MR_FD_TYPE_DMABUF, -1, 0));
+	EXPECT_WORD("rereg_mr_fd", errno == EBADF);
+}
+
+/* A misspelt word would skip cases. */
+TEST_F(words, are_all_known)
+{
+	static const char *const known[] = {
+		"reg_mr_fd", "rereg_mr_fd", "memfd", "io-memory", "vmap", "on-demand", "atomics",
+		"atomic-write", "flush", "window-type-1", "window-type-2", "rdma-cm", "add-delete",
+	};
+	const char *given = getenv("MRFD_DEVICE_CAN");
+	char *words = must(strdup(given ? given : ""));
+
+	for (char *word = strtok(words, " "); word; word = strtok(NULL, " ")) {
+		int i = 0;
+
+		while (i < ARRAY_SIZE(known) && strcmp(known[i], word))
+			i++;
+		EXPECT_GT(ARRAY_SIZE(known), i) { TH_LOG("%s", word); }
+	}
+	free(words);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What a user can do wrong when registering by fd: each mistake has its errno, and leaves
+ * no MR and no reference on the buffer behind.  A case tries it through the library and as
+ * a raw write() command.
+ */
+#include "lib/counts.h"
+#include "lib/harness.h"
+#include "lib/memory.h"
+#include "lib/pair.h"
+#include "lib/uverbs.h"
+#include <fcntl.h>
+
+#define SIZE (64 * PAGE)
+
+FIXTURE(reg)
+{
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct memory buf;
+};
+
+FIXTURE_SETUP(reg)
+{
+	ASSERT_TRUE(nothing_left());
+	need("reg_mr_fd");
+	self->ctx = device_open();
+	self->pd = must(ibv_alloc_pd(self->ctx));
+	memory_open(&self->buf, VGEM, SIZE);
+}
+
+FIXTURE_TEARDOWN(reg)
+{
+	/* No failed call holds the buffer, so closing it here releases it. */
+	memory_close(&self->buf);
+	EXPECT_TRUE(nothing_left());
+	pd_close(self->pd);
+	device_close(self->ctx);
+}
+
+static int errno_of_write_cmd(struct ibv_pd *pd, uint64_t offset, uint64_t length, uint64_t iova,
+			      uint32_t type, int fd, uint32_t access)
+{
+	struct fd_call c = {
+		.pd = pd->handle, .access = access, .type = type, .fd = fd, .offset = offset,
+		.length = length, .iova = iova,
+	};
+	struct keys keys;
+
+	return fd_call(pd->context->cmd_fd, BY_WRITE, &c, &keys);
+}
+
+/* The errno of a registration; the method and the write() entry must agree. */
+static int errno_of(struct ibv_pd *pd, uint64_t offset, uint64_t length, uint64_t iova, int type,
+		    int fd, int access)
+{
+	int by_write = errno_of_write_cmd(pd, offset, length, iova, type, fd, access);
+	int by_ioctl;
+
+	errno = 0;
+	if (ibv_reg_mr_fd_iova(pd, offset, length, iova, type, fd, access))
+		return 0;
+	by_ioctl = errno;
+	if (by_ioctl != by_write) {
+		printf("# ioctl gives %s, ", strerror(by_ioctl));
+		printf("write() gives %s\n", strerror(by_write));
+		return -1;
+	}
+	return by_ioctl;
+}
+
+#define DMABUF IBV_MR_FD_TYPE_DMABUF
+
+TEST_F(reg, a_closed_fd_is_EBADF)
+{
+	ASSERT_EQ(EBADF, errno_of(self->pd, 0, PAGE, 0, DMABUF, 999, RW));
+	ASSERT_EQ(EBADF, errno_of(self->pd, 0, PAGE, 0, DMABUF, -1, RW));
+}
+
+TEST_F(reg, an_fd_that_is_no_dma_buf_is_EBADFD)
+{
+	int memfd = memfd_of(SIZE, 0);
+
+	ASSERT_EQ(EBADFD, errno_of(self->pd, 0, PAGE, 0, DMABUF, memfd, RW));
+	ASSERT_EQ(EBADFD, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.drm_fd, RW));
+	close(memfd);
+}
+
+TEST_F(reg, a_range_past_the_end_is_ERANGE)
+{
+	uint64_t size = self->buf.size;
+
+	ASSERT_EQ(ERANGE, errno_of(self->pd, 0, size + 1, 0, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(ERANGE, errno_of(self->pd, size - 1, 2, size - 1, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(ERANGE, errno_of(self->pd, size, 1, size, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(ERANGE, errno_of(self->pd, 0, 1ul << 62, 0, DMABUF, self->buf.fd, RW));
+}
+
+TEST_F(reg, a_range_that_wraps_is_EOVERFLOW)
+{
+	ASSERT_EQ(EOVERFLOW, errno_of(self->pd, -PAGE, 2 * PAGE, 0, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(EOVERFLOW, errno_of(self->pd, 0, 2 * PAGE, -PAGE, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(EOVERFLOW, errno_of(self->pd, 1, -1, 1, DMABUF, self->buf.fd, RW));
+}
+
+TEST_F(reg, zero_length_is_EINVAL)
+{
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, 0, 0, DMABUF, self->buf.fd, RW));
+}
+
+TEST_F(reg, iova_and_offset_that_differ_in_the_page_are_EINVAL)
+{
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 1, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 100, 8, PAGE + 101, DMABUF, self->buf.fd, RW));
+}
+
+TEST_F(reg, an_unknown_type_is_EINVAL)
+{
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, 0, self->buf.fd, RW));
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, 77, self->buf.fd, RW));
+}
+
+TEST_F(reg, remote_write_or_atomic_without_local_write_is_EINVAL)
+{
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd,
+				   REMOTE_WRITE));
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd,
+				   REMOTE_ATOMIC));
+}
+
+TEST_F(reg, an_unknown_access_flag_is_EINVAL)
+{
+	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd, RW | 1 << 15));
+}
+
+TEST_F(reg, on_demand_and_flush_are_EOPNOTSUPP)
+{
+	if (!device_can("on-demand"))
+		ASSERT_EQ(EOPNOTSUPP, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd,
+					       RW | IBV_ACCESS_ON_DEMAND));
+	ASSERT_EQ(EOPNOTSUPP, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd,
+				       RW | IBV_ACCESS_FLUSH_GLOBAL));
+	ASSERT_EQ(EOPNOTSUPP, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd,
+				       RW | IBV_ACCESS_FLUSH_PERSISTENT));
+}
+
+TEST_F(reg, rereg_does_not_smuggle_flush_in)
+{
+	struct ibv_mr *mr = must(ibv_reg_mr_fd(self->pd, NULL, PAGE, DMABUF, self->buf.fd, RW));
+	struct keys keys;
+
+	ASSERT_EQ(EOPNOTSUPP, host_rereg(self->ctx->cmd_fd, mr->handle,
+					 CHANGE_ACCESS, 0, 0, 0, 0,
+					 RW | IBV_ACCESS_FLUSH_GLOBAL, &keys));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+}
+
+TEST_F(reg, write_access_to_a_read_only_fd_is_EACCES)
+{
+	int fd = heap_fd(SIZE, O_RDONLY);
+	struct ibv_mr *mr;
+
+	ASSERT_EQ(EACCES, errno_of(self->pd, 0, PAGE, 0, DMABUF, fd, RW));
+	ASSERT_EQ(EACCES, errno_of(self->pd, 0, PAGE, 0, DMABUF, fd, IBV_ACCESS_MW_BIND));
+	mr = must(ibv_reg_mr_fd(self->pd, NULL, PAGE, DMABUF, fd, REMOTE_READ));
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	close(fd);
+}
+
+TEST_F(reg, a_write_only_fd_is_EACCES)
+{
+	int fd = heap_fd(SIZE, O_WRONLY);
+
+	ASSERT_EQ(EACCES, errno_of(self->pd, 0, PAGE, 0, DMABUF, fd, RW));
+	close(fd);
+}
+
+TEST_F(reg, ibv_reg_dmabuf_mr_says_the_same)
+{
+	ASSERT_EQ(NULL, ibv_reg_dmabuf_mr(self->pd, 0, PAGE, 0, 999, RW));
+	ASSERT_EQ(EBADF, errno);
+	ASSERT_EQ(NULL, ibv_reg_dmabuf_mr(self->pd, 0, SIZE + 1, 0, self->buf.fd, RW));
+	ASSERT_EQ(ERANGE, errno);
+	ASSERT_EQ(NULL, ibv_reg_dmabuf_mr(self->pd, 0, 0, 0, self->buf.fd, RW));
+	ASSERT_EQ(EINVAL, errno);
+}
+
+TEST_F(reg, a_device_without_the_op_is_EOPNOTSUPP)
+{
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+
+	ASSERT_EQ(0, system("rdma link add siw0 type siw netdev eth0-peer"));
+	ctx = device_open_named("siw0");
+	pd = must(ibv_alloc_pd(ctx));
+	/* The library says so without asking the kernel; write() asks it. */
+	ASSERT_EQ(EOPNOTSUPP, errno_of(pd, 0, PAGE, 0, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(0, ibv_dealloc_pd(pd));
+	device_close(ctx);
+	ASSERT_EQ(0, system("rdma link delete siw0"));
+}
+
+TEST_F(reg, the_write_command_registers)
+{
+	/* The library does not know this MR; closing the device releases it. */
+	ASSERT_EQ(0, errno_of_write_cmd(self->pd, 0, SIZE, 0, DMABUF, self->buf.fd, RW));
+	ASSERT_EQ(1, mr_count());
+	/* The MR uses the PD, so that is left to the close too. */
+	device_close(self->ctx);
+	self->pd = NULL;
+	self->ctx = NULL;
+	ASSERT_EQ(0, mr_count());
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What can be wrong only in an ioctl() or only in a write(): attributes, sizes, the header,
+ * and the memory that holds the message or takes the answer.
+ */
+#include "interface/mistakes.h"
+#include <sys/wait.h>
+
+/* A right message, for a case to spoil and send. */
+static struct keys *msg_right(FIXTURE_DATA(uapi) *self, union msg *m, bool rereg)
+{
+	static struct keys keys;
+	struct fd_call c = right_call(self, rereg);
+
+	msg_of(m, &c, &keys);
+	return &keys;
+}
+
+/* Send it; deregister the MR, should there be one. */
+static int sent(FIXTURE_DATA(uapi) *self, union msg *m, bool rereg)
+{
+	int err = msg_send(self->ctx->cmd_fd, m);
+
+	if (!err && !rereg)
+		mr_dereg(self->ctx->cmd_fd, BY_IOCTL, m->hdr.attrs[0].data);
+	return err;
+}
+
+static void expect_msg(FIXTURE_DATA(uapi) *self, union msg *m, bool rereg, const char *what,
+		       int nr, int wanted)
+{
+	char text[80];
+
+	snprintf(text, sizeof(text), "%s, attribute %d", what, nr);
+	expect(self, rereg, "ioctl()", text, sent(self, m, rereg), wanted);
+}
+
+TEST_F_TIMEOUT(uapi, an_attribute_that_is_missing_or_doubled_is_EINVAL, 120)
+{
+	for (int rereg = 0; rereg < 2; rereg++) {
+		union msg m, right;
+
+		msg_right(self, &right, rereg);
+		for (int i = 0; i < right.hdr.num_attrs; i++) {
+			m = right;
+			m.hdr.attrs[i] = m.hdr.attrs[--m.hdr.num_attrs];
+			msg_length(&m);
+			expect_msg(self, &m, rereg, "missing", i, EINVAL);
+			m = right;
+			*msg_add(&m, 0, 0, 0) = right.hdr.attrs[i];
+			expect_msg(self, &m, rereg, "doubled", i, EINVAL);
+		}
+	}
+	ASSERT_EQ(0, self->failures);
+}
+
+TEST_F_TIMEOUT(uapi, an_attribute_of_another_size_is_EINVAL, 120)
+{
+	static const uint64_t value[4] = { 1, 1, 1, 1 };
+
+	for (int rereg = 0; rereg < 2; rereg++) {
+		union msg m, right;
+
+		msg_right(self, &right, rereg);
+		for (int i = 0; i < right.hdr.num_attrs; i++) {
+			struct ib_uverbs_attr *attr = &m.hdr.attrs[i];
+
+			m = right;
+			attr->len++;
+			expect_msg(self, &m, rereg, "a byte longer", i, EINVAL);
+			m = right;
+			attr->len--;
+			expect_msg(self, &m, rereg, "a byte shorter", i, EINVAL);
+			m = right;
+			attr->len += 16;
+			attr->data = (uintptr_t)value;
+			expect_msg(self, &m, rereg, "much longer", i, EINVAL);
+			m = right;
+			attr->len = 0xffff;
+			expect_msg(self, &m, rereg, "as long as can be", i, EINVAL);
+			m = right;
+			attr->attr_data.reserved = 1;
+			expect_msg(self, &m, rereg, "the reserved field", i, EINVAL);
+		}
+	}
+	ASSERT_EQ(0, self->failures);
+}
+
+/* Flags may have 4 bytes or 8; the kernel looks at all of them. */
+TEST_F(uapi, flags_of_eight_bytes_are_looked_at_whole)
+{
+	for (int rereg = 0; rereg < 2; rereg++) {
+		int id = rereg ? UVERBS_ATTR_REREG_MR_FD_ACCESS_FLAGS :
+				 UVERBS_ATTR_REG_MR_FD_ACCESS_FLAGS;
+		union msg m;
+
+		msg_right(self, &m, rereg);
+		msg_find(&m, id)->len = 8;
+		expect_msg(self, &m, rereg, "8 bytes", id, 0);
+		msg_right(self, &m, rereg);
+		msg_find(&m, id)->len = 8;
+		msg_find(&m, id)->data |= 1ul << 32;
+		expect_msg(self, &m, rereg, "bit 32", id, EINVAL);
+	}
+	ASSERT_EQ(0, self->failures);
+}
+
+TEST_F(uapi, a_number_that_needs_more_than_its_bits_is_refused)
+{
+	for (int rereg = 0; rereg < 2; rereg++) {
+		int pd = rereg ? UVERBS_ATTR_REREG_MR_FD_PD_HANDLE :
+				 UVERBS_ATTR_REG_MR_FD_PD_HANDLE;
+		int fd = rereg ? UVERBS_ATTR_REREG_MR_FD_FD : UVERBS_ATTR_REG_MR_FD_FD;
+		int type = rereg ? UVERBS_ATTR_REREG_MR_FD_TYPE : UVERBS_ATTR_REG_MR_FD_TYPE;
+		const struct {
+			int id, err;
+			uint64_t or;
+		} large[] = {
+			{ pd, ENOENT, 1ul << 32 },
+			{ pd, EINVAL, 1ul << 63 },
+			{ fd, EINVAL, 1ul << 32 },
+			{ type, EINVAL, 1ul << 32 },
+		};
+
+		for (int i = 0; i < ARRAY_SIZE(large); i++) {
+			union msg m;
+
+			msg_right(self, &m, rereg);
+			msg_find(&m, large[i].id)->data |= large[i].or;
+			expect_msg(self, &m, rereg, "too large", large[i].id, large[i].err);
+		}
+	}
+	ASSERT_EQ(0, self->failures);
+}
+
+/* The kernel ignores bits of an attribute's flags that have no meaning. */
+TEST_F(uapi, an_unknown_attribute_counts_if_it_says_so)
+{
+	for (int rereg = 0; rereg < 2; rereg++) {
+		union msg m;
+
+		msg_right(self, &m, rereg);
+		msg_add(&m, 100, 8, 0);
+		expect_msg(self, &m, rereg, "unknown", 100, EPROTONOSUPPORT);
+		msg_right(self, &m, rereg);
+		msg_add(&m, 100, 8, 0)->flags = 0;
+		expect_msg(self, &m, rereg, "unknown, optional", 100, 0);
+		msg_right(self, &m, rereg);
+		for (int i = 0; i < m.hdr.num_attrs; i++)
+			m.hdr.attrs[i].flags = 0xffff;
+		expect_msg(self, &m, rereg, "all flags set", -1, 0);
+	}
+	ASSERT_EQ(0, self->failures);
+}
+
+TEST_F(uapi, a_header_that_is_wrong_is_refused)
+{
+	for (int rereg = 0; rereg < 2; rereg++) {
+		union msg m;
+
+#define WRONG(field, value, errno) do {						\
+	msg_right(self, &m, rereg);						\
+	m.hdr.field = value;							\
+	expect(self, rereg, "ioctl()", #field " " #value, sent(self, &m, rereg), errno);	\
+} while (0)
+		WRONG(object_id, 200, EPROTONOSUPPORT);
+		WRONG(object_id, UVERBS_OBJECT_PD, EPROTONOSUPPORT);
+		WRONG(object_id, 0xffff, EPROTONOSUPPORT);
+		WRONG(method_id, 99, EPROTONOSUPPORT);
+		WRONG(method_id, UVERBS_METHOD_REG_MR_FD + 1, EPROTONOSUPPORT);
+		WRONG(method_id, UVERBS_METHOD_REREG_MR_FD - 1, EPROTONOSUPPORT);
+		WRONG(method_id, 0xffff, EPROTONOSUPPORT);
+		WRONG(driver_id, RDMA_DRIVER_MLX5, EINVAL);
+		WRONG(reserved1, 1, EPROTONOSUPPORT);
+		WRONG(reserved2, 1, EPROTONOSUPPORT);
+		WRONG(length, m.hdr.length - 1, EINVAL);
+		WRONG(length, m.hdr.length + sizeof(*m.hdr.attrs), EINVAL);
+		WRONG(length, 0, EINVAL);
+		WRONG(length, 0xffff, EINVAL);
+		WRONG(num_attrs, 0, EINVAL);
+		WRONG(num_attrs, 0xffff, EINVAL);
+#undef WRONG
+		msg_right(self, &m, rereg);
+		m.hdr.num_attrs = 0;
+		msg_length(&m);
+		expect(self, rereg, "ioctl()", "no attributes", sent(self, &m, rereg), EINVAL);
+	}
+	ASSERT_EQ(0, self->failures);
+}
+
+/* A message in memory that the kernel cannot read, or not write. */
+static int sent_from(FIXTURE_DATA(uapi) *self, const void *at)
+{
+	return msg_send(self->ctx->cmd_fd, (union msg *)at);
+}
+
+TEST_F(uapi, memory_of_an_ioctl_that_cannot_be_used_is_EFAULT)
+{
+	for (int rereg = 0; rereg < 2; rereg++) {
+		uint8_t *none = self->edge + PAGE, *ro = self->read_only;
+		uint8_t *const out[] = { NULL, none, none - 2, ro, (uint8_t *)0xffffffff81000000 };
+		const char *const what[] = { "NULL", "nowhere", "half", "read-only",
+					     "the kernel's" };
+		union msg m;
+		int n;
+
+		for (int i = 0; i < ARRAY_SIZE(out); i++) {
+			for (int key = 1; key < 3; key++) {
+				msg_right(self, &m, rereg);
+				m.hdr.attrs[m.hdr.num_attrs - key].data = (uintptr_t)out[i];
+				expect(self, rereg, "ioctl(), key", what[i], sent(self, &m, rereg),
+				       EFAULT);
+			}
+		}
+		msg_right(self, &m, rereg);
+		n = m.hdr.length;
+		expect(self, rereg, "ioctl() of", "NULL", sent_from(self, NULL), EFAULT);
+		expect(self, rereg, "ioctl() of", "nowhere", sent_from(self, none), EFAULT);
+		memcpy(none - n / 2, &m, n / 2);
+		expect(self, rereg, "ioctl() of", "half", sent_from(self, none - n / 2), EFAULT);
+		memcpy(none - 10, &m, 10);
+		expect(self, rereg, "ioctl() of", "a piece", sent_from(self, none - 10), EFAULT);
+		/* The kernel writes to the message which attributes it has answered. */
+		ASSERT_EQ(0, mprotect(ro, PAGE, PROT_READ | PROT_WRITE));
+		memcpy(ro, &m, n);
+		ASSERT_EQ(0, mprotect(ro, PAGE, PROT_READ));
+		expect(self, rereg, "ioctl() of", "read-only", sent_from(self, ro), EFAULT);
+	}
+	ASSERT_EQ(0, self->failures);
+}
+
+static int wrote(FIXTURE_DATA(uapi) *self, const void *w, size_t size, bool rereg,
+		 const union wresp *resp)
+{
+	int err = wcmd_send(self->ctx->cmd_fd, w, size);
+
+	if (!err && !rereg)
+		mr_dereg(self->ctx->cmd_fd, BY_WRITE, resp->reg.mr_handle);
+	return err;
+}
+
+TEST_F(uapi, a_command_of_the_wrong_size_is_refused)
+{
+	for (int rereg = 0; rereg < 2; rereg++) {
+		struct fd_call c = right_call(self, rereg);
+		union wresp resp;
+		struct wcmd w;
+		size_t size;
+
+#define WRONG(what, errno, ...) do {						\
+	wcmd_of(&w, &c, &resp);							\
+	size = w.hdr.in_words * 4;						\
+	__VA_ARGS__;								\
+	expect(self, rereg, "write()", what, wrote(self, &w, size, rereg, &resp), errno); \
+} while (0)
+		WRONG("nothing", EINVAL, size = 0);
+		WRONG("less than a header", EINVAL, size = 7);
+		WRONG("the header only", EINVAL, size = 8);
+		WRONG("a byte less", EINVAL, size--);
+		WRONG("a byte more", EINVAL, size++);
+		WRONG("another in_words", EINVAL, w.hdr.in_words++);
+		WRONG("a word less", ENOSPC, w.hdr.in_words--; size -= 4);
+		WRONG("a header that says so", ENOSPC, w.hdr.in_words = 2; size = 8);
+		WRONG("an answer that is a word too short", ENOSPC, w.hdr.out_words--);
+		WRONG("no room for an answer", ENOSPC, w.hdr.out_words = 0);
+		/* What comes after the command is for the driver, which ignores it. */
+		WRONG("driver data", 0, w.words[w.hdr.in_words - 2] = 77;
+		      w.hdr.in_words++; size += 4);
+		WRONG("room for driver data", 0, w.hdr.out_words += 4);
+#undef WRONG
+	}
+	ASSERT_EQ(0, self->failures);
+}
+
+TEST_F(uapi, another_command_is_refused)
+{
+	for (int rereg = 0; rereg < 2; rereg++) {
+		struct fd_call c = right_call(self, rereg);
+		static const uint32_t command[] = { 47, 50, 63, 64, 0xff, 0x01000030, 0x40000030 };
+		union wresp resp;
+		struct wcmd w;
+
+		for (int i = 0; i < ARRAY_SIZE(command); i++) {
+			char text[32];
+
+			wcmd_of(&w, &c, &resp);
+			w.hdr.command = command[i];
+			snprintf(text, sizeof(text), "%#x", command[i]);
+			expect(self, rereg, "write(), command", text,
+			       wrote(self, &w, w.hdr.in_words * 4, rereg, &resp),
+			       command[i] < 256 ? EOPNOTSUPP : EINVAL);
+		}
+	}
+	ASSERT_EQ(0, self->failures);
+}
+
+TEST_F(uapi, memory_of_a_write_that_cannot_be_used_is_EFAULT)
+{
+	for (int rereg = 0; rereg < 2; rereg++) {
+		uint8_t *none = self->edge + PAGE, *ro = self->read_only;
+		uint8_t *const out[] = { NULL, none, none - 4, ro, (uint8_t *)0xffffffff81000000 };
+		const char *const what[] = { "NULL", "nowhere", "half", "read-only",
+					     "the kernel's" };
+		struct fd_call c = right_call(self, rereg);
+		static union wresp resp;
+		struct wcmd w;
+		size_t size;
+
+		for (int i = 0; i < ARRAY_SIZE(out); i++) {
+			wcmd_of(&w, &c, (union wresp *)out[i]);
+			expect(self, rereg, "write(), answer", what[i],
+			       wrote(self, &w, w.hdr.in_words * 4, rereg, &resp), EFAULT);
+		}
+		wcmd_of(&w, &c, &resp);
+		size = w.hdr.in_words * 4;
+		expect(self, rereg, "write() of", "NULL",
+		       wrote(self, NULL, size, rereg, &resp), EFAULT);
+		expect(self, rereg, "write() of", "nowhere",
+		       wrote(self, none, size, rereg, &resp), EFAULT);
+		memcpy(none - size / 2, &w, size / 2);
+		expect(self, rereg, "write() of", "half",
+		       wrote(self, none - size / 2, size, rereg, &resp), EFAULT);
+		memcpy(none - 8, &w, 8);
+		expect(self, rereg, "write() of", "a header",
+		       wrote(self, none - 8, size, rereg, &resp), EFAULT);
+		/* The kernel only reads it. */
+		ASSERT_EQ(0, mprotect(ro, PAGE, PROT_READ | PROT_WRITE));
+		memcpy(ro, &w, size);
+		ASSERT_EQ(0, mprotect(ro, PAGE, PROT_READ));
+		expect(self, rereg, "write() of", "read-only",
+		       wrote(self, ro, size, rereg, &resp), 0);
+	}
+	ASSERT_EQ(0, self->failures);
+}
+
+#define PROCESSES 300
+
+/* A context that is refused must not keep its reference on the process. */
+TEST_F_TIMEOUT(uapi, a_second_context_is_EINVAL_and_keeps_no_process, 120)
+{
+	long before = slab_objects("task_struct");
+	char dev[128];
+
+	snprintf(dev, sizeof(dev), "/dev/infiniband/%s", self->ctx->device->dev_name);
+	for (int i = 0; i < PROCESSES; i++) {
+		pid_t pid = fork();
+		int status;
+
+		if (!pid) {
+			struct raw raw;
+
+			if ((errno = raw_open(&raw, dev, BY_IOCTL)))
+				fail_case("open a context");
+			_exit(raw_get_context(&raw, i % 2) == EINVAL ? 0 : 1);
+		}
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_EQ(0, status);
+	}
+	/* Processes are freed a little later, and others come and go. */
+	for (int i = 0; i < 50 && slab_objects("task_struct") > before + PROCESSES / 6; i++)
+		usleep(100000);
+	ASSERT_GE(before + PROCESSES / 6, slab_objects("task_struct"));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* See counts.h. */
+#include "lib/counts.h"
+#include "lib/case.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int dmabuf_count(void)
+{
+	DIR *dir = must(opendir("/sys/kernel/dmabuf/buffers"));
+	struct dirent *entry;
+	int n = 0;
+
+	while ((entry = readdir(dir)))
+		n += entry->d_name[0] != '.';
+	closedir(dir);
+	return n;
+}
+
+bool nothing_left(void)
+{
+	for (int i = 0; i < 100; i++) {
+		if (!mr_count() && !dmabuf_count())
+			return true;
+		usleep(100000);
+	}
+	printf("# left: %d MRs, %d dma-bufs\n", mr_count(), dmabuf_count());
+	return false;
+}
+
+long pinned_kb(void)
+{
+	FILE *f = must(fopen("/proc/self/status", "r"));
+	char line[128];
+	long kb = -1;
+
+	while (fgets(line, sizeof(line), f))
+		sscanf(line, "VmPin: %ld", &kb);
+	fclose(f);
+	return kb;
+}
+
+/*
+ * Until a cache is shrunk, free objects of the slab that a CPU allocates from count
+ * as used, and so do those that KASAN keeps; they do so again at the next
+ * allocation.  So shrink, read at once, and take the least of three.
+ */
+long slab_objects(const char *cache)
+{
+	char path[128], text[32] = "";
+	int shrink, objects;
+	long least = LONG_MAX;
+
+	snprintf(path, sizeof(path), "/sys/kernel/slab/%s/shrink", cache);
+	shrink = open(path, O_WRONLY);
+	snprintf(path, sizeof(path), "/sys/kernel/slab/%s/objects", cache);
+	objects = open(path, O_RDONLY);
+	for (int i = 0; i < 3; i++) {
+		if (write(shrink, "1", 1) != 1 || pread(objects, text, sizeof(text) - 1, 0) < 1)
+			fail_case("%s", path);
+		least = strtol(text, NULL, 10) < least ? strtol(text, NULL, 10) : least;
+	}
+	close(shrink);
+	close(objects);
+	return least;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The RDMA device under test.  The kit describes it in the environment; without
+ * that it is the Soft-RoCE device rxe0, which can do all of this but on-demand:
+ *
+ *	MRFD_DEVICE		its name in the names of cases: rxe
+ *	MRFD_VERBS_DEVICE	its verbs name in the guest: rxe0
+ *	MRFD_NETDEV		its network device, where it has one
+ *	MRFD_DEVICE_CAN		words for what it can do that another may not:
+ *
+ *	reg_mr_fd	ibv_reg_mr_fd() of a dma-buf in system memory
+ *	rereg_mr_fd	ibv_rereg_mr_fd()
+ *	memfd		both of a memfd
+ *	io-memory	both of a dma-buf in I/O memory
+ *	vmap		it reaches a dma-buf by the CPU, through dma_buf_vmap()
+ *	on-demand	registration for on-demand paging
+ *	atomics		fetch and add, compare and swap
+ *	atomic-write	atomic write
+ *	flush		flush to global visibility
+ *	window-type-1	memory windows
+ *	window-type-2	memory windows that a send queue binds
+ *	rdma-cm		connections by IP address
+ *	add-delete	"rdma link" adds and deletes it
+ *
+ * interface/device compares the words with what the device reports.
+ */
+#ifndef LIB_DEVICE_H
+#define LIB_DEVICE_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+const char *device_name(void);	/* its verbs name */
+uint32_t device_driver_id(void);	/* as ioctl() messages name it */
+bool device_can(const char *word);
+/* Skip the case if the device cannot. */
+void need(const char *word);
+
+struct ibv_context *device_open(void);
+/* Another one that the guest has. */
+struct ibv_context *device_open_named(const char *name);
+/* NULL if it is not there, or cannot connect yet. */
+struct ibv_context *device_open_if_ready(void);
+void device_close(struct ibv_context *ctx);
+void pd_close(struct ibv_pd *pd);
+
+/* Whether the kernel knows it, and whether it comes within ten seconds. */
+bool device_exists(void);
+bool device_gets_ready(void);
+/* "rdma link": true if it succeeds.  A delete waits for those who have it open. */
+bool device_add(void);
+void device_delete_exec(void) __attribute__((noreturn));
+/* Its port's counters that are not 0, to stderr. */
+void device_print_counters(void);
+
+/* How a QP of it reaches another QP of it. */
+bool device_address(struct ibv_context *ctx, struct ibv_ah_attr *ah);
+
+#endif

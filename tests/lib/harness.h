@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The kernel's test harness, with cases that a helper can end (see case.h), and with
+ * a teardown that runs however a case ends.
+ *
+ * By itself the harness leaves the teardown out if the setup fails, and at -O2 also
+ * after a failed ASSERT_*: it goes back by longjmp() to a function that then reads a
+ * local variable which the jump has made indeterminate.  So here FIXTURE_SETUP() notes
+ * the teardown, and whatever would jump calls it instead.
+ */
+#ifndef LIB_HARNESS_H
+#define LIB_HARNESS_H
+
+#include "lib/case.h"
+#include <setjmp.h>
+#include <unistd.h>
+
+static inline void __attribute__((noreturn)) harness_jump(jmp_buf env, int value);
+
+#define longjmp harness_jump
+#include "kselftest_harness.h"
+#undef longjmp
+
+static struct harness_case {
+	struct __test_metadata *test;
+	void (*teardown)(struct __test_metadata *test, void *self, const void *variant);
+	void *self;
+	const void *variant;
+	bool torn_down;		/* or its teardown has begun */
+} harness_case;
+
+static inline void __attribute__((noreturn)) harness_end_case(void)
+{
+	struct harness_case *c = &harness_case;
+
+	if (!c->torn_down)
+		c->teardown(c->test, c->self, c->variant);
+	_exit(0);	/* the harness knows the result */
+}
+
+/* A failed ASSERT_*. */
+static inline void harness_jump(jmp_buf env, int value)
+{
+	if (case_runs_here())
+		harness_end_case();
+	_exit(1);
+}
+
+/* A helper; REASON says why it skips the case, or is NULL if it failed. */
+static inline void harness_helper_ends(const char *reason)
+{
+	struct __test_metadata *test = harness_case.test;
+
+	if (!reason) {
+		test->exit_code = KSFT_FAIL;
+		test->aborted = true;
+	} else if (!test->exit_code) { /* a skip does not hide a failed EXPECT_* */
+		test->exit_code = KSFT_SKIP;
+		snprintf(test->results->reason, sizeof(test->results->reason), "%s", reason);
+	}
+	harness_end_case();
+}
+
+#undef FIXTURE_SETUP
+#define FIXTURE_SETUP(fixture)							\
+	static void fixture##_prepare(struct __test_metadata *_metadata,	\
+				      FIXTURE_DATA(fixture) *self,		\
+				      const FIXTURE_VARIANT(fixture) *variant);	\
+	void fixture##_teardown(struct __test_metadata *_metadata,		\
+				FIXTURE_DATA(fixture) *self,			\
+				const FIXTURE_VARIANT(fixture) *variant);	\
+	static void fixture##_tear_down(struct __test_metadata *test,		\
+					void *self, const void *variant)	\
+	{									\
+		fixture##_teardown(test, self, variant);			\
+	}									\
+	void fixture##_setup(struct __test_metadata *_metadata,			\
+			     FIXTURE_DATA(fixture) *self,			\
+			     const FIXTURE_VARIANT(fixture) *variant)		\
+	{									\
+		harness_case = (struct harness_case){				\
+			_metadata, fixture##_tear_down, self, variant, false	\
+		};								\
+		case_begin(harness_helper_ends);				\
+		fixture##_prepare(_metadata, self, variant);			\
+		if (_metadata->exit_code) /* a failed EXPECT_* */		\
+			harness_end_case();					\
+	}									\
+	static void fixture##_prepare(						\
+		struct __test_metadata __attribute__((unused)) *_metadata,	\
+		FIXTURE_DATA(fixture) __attribute__((unused)) *self,		\
+		const FIXTURE_VARIANT(fixture) __attribute__((unused)) *variant)
+
+#undef FIXTURE_TEARDOWN
+#define FIXTURE_TEARDOWN(fixture)						\
+	static const bool fixture##_teardown_parent;				\
+	static void fixture##_clean_up(struct __test_metadata *_metadata,	\
+				       FIXTURE_DATA(fixture) *self,		\
+				       const FIXTURE_VARIANT(fixture) *variant);\
+	void fixture##_teardown(struct __test_metadata *_metadata,		\
+				FIXTURE_DATA(fixture) *self,			\
+				const FIXTURE_VARIANT(fixture) *variant)	\
+	{									\
+		harness_case.torn_down = true;					\
+		fixture##_clean_up(_metadata, self, variant);			\
+	}									\
+	static void fixture##_clean_up(						\
+		struct __test_metadata __attribute__((unused)) *_metadata,	\
+		FIXTURE_DATA(fixture) __attribute__((unused)) *self,		\
+		const FIXTURE_VARIANT(fixture) __attribute__((unused)) *variant)
+
+#endif

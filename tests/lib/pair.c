@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* See pair.h. */
+#include "lib/pair.h"
+#include "lib/access.h"
+#include "lib/case.h"
+#include "lib/clock.h"
+
+static struct ibv_qp *make_qp(struct ibv_context *ctx, struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	uint64_t ops = (device_can("atomics") ? IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD : 0) |
+		       (device_can("atomic-write") ? IBV_QP_EX_WITH_ATOMIC_WRITE : 0) |
+		       (device_can("flush") ? IBV_QP_EX_WITH_FLUSH : 0);
+	struct ibv_qp_init_attr_ex attr = {
+		.qp_type = IBV_QPT_RC,
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2,
+			 .max_recv_sge = 2, .max_inline_data = 64 },
+		.pd = pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | (ops ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
+		.send_ops_flags = ops,
+	};
+
+	return must(ibv_create_qp_ex(ctx, &attr));
+}
+
+static void connect_qp(struct ibv_context *ctx, struct ibv_qp *qp, uint32_t to, enum ibv_mtu mtu)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.qp_access_flags = ALL_ACCESS | (device_can("flush") ? IBV_ACCESS_FLUSH_GLOBAL : 0),
+	};
+
+	if (!device_address(ctx, &attr.ah_attr))
+		fail_case("the port of %s has no address or is not active", device_name());
+	attr.port_num = attr.ah_attr.port_num;
+	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+			  IBV_QP_ACCESS_FLAGS))
+		fail_case("QP to INIT");
+
+	attr.qp_state = IBV_QPS_RTR;
+	attr.path_mtu = mtu;
+	attr.dest_qp_num = to;
+	attr.max_dest_rd_atomic = 8;
+	attr.min_rnr_timer = 12;
+	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+			  IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+			  IBV_QP_MIN_RNR_TIMER))
+		fail_case("QP to RTR");
+
+	attr.qp_state = IBV_QPS_RTS;
+	attr.timeout = 18; /* 1 s: a busy guest does not repeat what is only late */
+	attr.retry_cnt = 7;
+	attr.rnr_retry = 7;
+	attr.max_rd_atomic = 8;
+	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+			  IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
+		fail_case("QP to RTS");
+}
+
+void pair_open_mtu(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2],
+		   enum ibv_mtu mtu)
+{
+	p->ctx = ctx;
+	p->pd = pd ? NULL : must(ibv_alloc_pd(ctx));
+	p->cq = must(ibv_create_cq(ctx, 64, NULL, NULL, 0));
+	for (int i = 0; i < 2; i++)
+		p->qp[i] = make_qp(ctx, pd ? pd[i] : p->pd, p->cq);
+	for (int i = 0; i < 2; i++)
+		connect_qp(ctx, p->qp[i], p->qp[!i]->qp_num, mtu);
+}
+
+/* The MTU makes several packets of a few KiB. */
+void pair_open(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2])
+{
+	pair_open_mtu(p, ctx, pd, IBV_MTU_1024);
+}
+
+void pair_open_in(struct pair *p, struct ibv_pd *pd)
+{
+	pair_open(p, pd->context, (struct ibv_pd *[]){ pd, pd });
+}
+
+void pair_close(struct pair *p)
+{
+	for (int i = 0; i < 2; i++)
+		if (p->qp[i] && ibv_destroy_qp(p->qp[i]))
+			fail_case("destroy a QP");
+	if (p->cq && ibv_destroy_cq(p->cq))
+		fail_case("destroy a CQ");
+	pd_close(p->pd);
+	*p = (struct pair){};
+}
+
+enum ibv_wc_status wait_wc(struct pair *p, struct ibv_wc *wc)
+{
+	struct ibv_wc unused;
+	double end = now() + 10;
+	int n;
+
+	wc = wc ? wc : &unused;
+	do {
+		n = ibv_poll_cq(p->cq, 1, wc);
+		if (n < 0)
+			fail_case("poll the CQ");
+		if (n)
+			return wc->status;
+	} while (now() < end);
+	/* They tell whether packets were repeated all the time or there was silence. */
+	device_print_counters();
+	errno = ETIMEDOUT;
+	fail_case("no completion");
+}
+
+static enum ibv_wc_status post(struct pair *p, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+
+	wr->send_flags |= IBV_SEND_SIGNALED;
+	errno = ibv_post_send(p->qp[0], wr, &bad);
+	if (errno)
+		fail_case("post send");
+	/* What takes a receive has two completions, in either order. */
+	if (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+		struct ibv_wc wc[2] = {};
+		int mine;
+
+		wait_wc(p, &wc[0]);
+		if (wc[0].status)
+			return wc[0].status;
+		wait_wc(p, &wc[1]);
+		if (wc[1].status)
+			return wc[1].status;
+		mine = wc[0].qp_num == p->qp[0]->qp_num ? 0 : 1;
+		if (wc[!mine].byte_len != (wr->num_sge ? wr->sg_list->length : 0))
+			fail_case("received %u bytes", wc[!mine].byte_len);
+		if (wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM &&
+		    wc[!mine].imm_data != wr->imm_data)
+			fail_case("immediate is %#x", wc[!mine].imm_data);
+		return IBV_WC_SUCCESS;
+	}
+	return wait_wc(p, NULL);
+}
+
+enum ibv_wc_status rdma_op(struct pair *p, enum ibv_wr_opcode opcode,
+			   struct ibv_mr *local, uint64_t local_addr, uint32_t length,
+			   uint64_t remote_addr, uint32_t rkey)
+{
+	struct ibv_sge sge = { .addr = local_addr, .length = length, .lkey = local->lkey };
+	struct ibv_send_wr wr = {
+		.opcode = opcode, .sg_list = &sge, .num_sge = 1, .imm_data = 0xfeedbeef,
+		.wr.rdma = { .remote_addr = remote_addr, .rkey = rkey },
+	};
+
+	return post(p, &wr);
+}
+
+enum ibv_wc_status atomic_op(struct pair *p, enum ibv_wr_opcode opcode,
+			     struct ibv_mr *result, uint64_t remote_addr, uint32_t rkey,
+			     uint64_t compare_add, uint64_t swap)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)result->addr, .length = 8,
+			       .lkey = result->lkey };
+	struct ibv_send_wr wr = {
+		.opcode = opcode, .sg_list = &sge, .num_sge = 1,
+		.wr.atomic = { .remote_addr = remote_addr, .rkey = rkey,
+			       .compare_add = compare_add, .swap = swap },
+	};
+
+	need("atomics");
+	return post(p, &wr);
+}
+
+/* The extended API leaves it to the responder to refuse; ibv_post_send() does not. */
+enum ibv_wc_status fetch_add_unchecked(struct pair *p, struct ibv_mr *result,
+				       uint64_t remote_addr, uint32_t rkey)
+{
+	struct ibv_qp_ex *qpx;
+
+	need("atomics");
+	qpx = ibv_qp_to_qp_ex(p->qp[0]);
+	ibv_wr_start(qpx);
+	qpx->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_atomic_fetch_add(qpx, rkey, remote_addr, 1);
+	ibv_wr_set_sge(qpx, result->lkey, (uintptr_t)result->addr, 8);
+	if ((errno = ibv_wr_complete(qpx)))
+		fail_case("post fetch and add");
+	return wait_wc(p, NULL);
+}
+
+enum ibv_wc_status atomic_write(struct pair *p, uint64_t remote_addr, uint32_t rkey,
+				uint64_t value)
+{
+	struct ibv_qp_ex *qpx;
+
+	need("atomic-write");
+	qpx = ibv_qp_to_qp_ex(p->qp[0]);
+	ibv_wr_start(qpx);
+	qpx->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_atomic_write(qpx, rkey, remote_addr, &value);
+	if ((errno = ibv_wr_complete(qpx)))
+		fail_case("post atomic write");
+	return wait_wc(p, NULL);
+}
+
+enum ibv_wc_status flush_op(struct pair *p, uint64_t remote_addr, size_t length, uint32_t rkey)
+{
+	struct ibv_qp_ex *qpx;
+
+	need("flush");
+	qpx = ibv_qp_to_qp_ex(p->qp[0]);
+	ibv_wr_start(qpx);
+	qpx->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_flush(qpx, rkey, remote_addr, length, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
+	if ((errno = ibv_wr_complete(qpx)))
+		fail_case("post flush");
+	return wait_wc(p, NULL);
+}
+
+void post_recv(struct pair *p, struct ibv_mr *mr, uint64_t addr, uint32_t length)
+{
+	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = mr ? mr->lkey : 0 };
+	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = mr ? 1 : 0 };
+
+	errno = ibv_post_recv(p->qp[1], &wr, &bad);
+	if (errno)
+		fail_case("post receive");
+}
+
+struct ibv_mw *window_alloc(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+	need(type == IBV_MW_TYPE_1 ? "window-type-1" : "window-type-2");
+	return must(ibv_alloc_mw(pd, type));
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Two RC queue pairs of one device, connected to each other: what the first posts
+ * arrives at the second through the whole stack, on Ethernet and on InfiniBand.
+ *
+ * An operation posts to the first queue pair, waits for the completion, and returns
+ * its status.  A refused operation puts the queue pairs into the error state.
+ */
+#ifndef LIB_PAIR_H
+#define LIB_PAIR_H
+
+#include "lib/device.h"
+#include <infiniband/verbs.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pair {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;	/* the pair's own, or NULL */
+	struct ibv_cq *cq;
+	struct ibv_qp *qp[2];
+};
+
+/* PD: one for each end; NULL for one that the pair makes. */
+void pair_open(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2]);
+void pair_open_mtu(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2],
+		   enum ibv_mtu mtu);
+/* Both ends in one PD. */
+void pair_open_in(struct pair *p, struct ibv_pd *pd);
+/* A pair that is all 0, or half open, may be closed too. */
+void pair_close(struct pair *p);
+
+enum ibv_wc_status rdma_op(struct pair *p, enum ibv_wr_opcode opcode,
+			   struct ibv_mr *local, uint64_t local_addr, uint32_t length,
+			   uint64_t remote_addr, uint32_t rkey);
+/* RESULT gets the old value at its addr. */
+enum ibv_wc_status atomic_op(struct pair *p, enum ibv_wr_opcode opcode,
+			     struct ibv_mr *result, uint64_t remote_addr, uint32_t rkey,
+			     uint64_t compare_add, uint64_t swap);
+/* Of an address that need not be aligned: the library does not look. */
+enum ibv_wc_status fetch_add_unchecked(struct pair *p, struct ibv_mr *result,
+				       uint64_t remote_addr, uint32_t rkey);
+enum ibv_wc_status atomic_write(struct pair *p, uint64_t remote_addr, uint32_t rkey,
+				uint64_t value);
+/* Flush a range to global visibility. */
+enum ibv_wc_status flush_op(struct pair *p, uint64_t remote_addr, size_t length, uint32_t rkey);
+
+/* The next completion, in *WC unless that is NULL; it has to come within ten seconds. */
+enum ibv_wc_status wait_wc(struct pair *p, struct ibv_wc *wc);
+/* At the second queue pair; without an MR for a message without data. */
+void post_recv(struct pair *p, struct ibv_mr *mr, uint64_t addr, uint32_t length);
+
+struct ibv_mw *window_alloc(struct ibv_pd *pd, enum ibv_mw_type type);
+
+#endif

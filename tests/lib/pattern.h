@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Bytes that show where they belong: byte i of a pattern depends on i and on the
+ * seed, so a check notices data that lands a byte off, twice, or from an earlier
+ * round.
+ */
+#ifndef LIB_PATTERN_H
+#define LIB_PATTERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+void fill(uint8_t *p, size_t n, uint32_t seed);
+/* Whether fill() has filled it; prints WHAT and the first byte that differs. */
+bool filled(const uint8_t *p, size_t n, uint32_t seed, const char *what);
+/* Whether NOW equals BEFORE outside of the N bytes at FROM. */
+bool only_changed(const uint8_t *now, const uint8_t *before, size_t size, size_t from, size_t n);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Buffers of /dev/dmabuf_test, the kernel's exporter that misbehaves as it is told
+ * (drivers/dma-buf/test-exporter.h says how).
+ */
+#ifndef LIB_TEST_EXPORTER_H
+#define LIB_TEST_EXPORTER_H
+
+#include "lib/memory.h"
+#include "test-exporter.h"
+
+enum usage { KERNEL, WRITE, READ, BOOKKEEP };	/* enum dma_resv_usage */
+
+int test_exporter_ioctl(unsigned long cmd, void *arg);
+int test_exporter_create(size_t size, uint32_t flags);
+void test_exporter_open(struct memory *m, size_t size, uint32_t flags);
+
+/* From now on an operation takes so long, and then fails if ERROR is not 0. */
+void behave(int fd, enum dmabuf_test_op op, int error, int delay_ms);
+void add_fence(int fd, enum usage usage, int delay_ms);
+void signal_fences(int fd);
+/* Move the buffer: 0 or an errno. */
+int move(int fd, int delay_ms);
+void take_memory(int fd);
+struct dmabuf_test_query query(int fd);
+/* Whether importers hold this; prints what they hold if it is something else. */
+bool held(int fd, int vmaps, int brackets, int attached);
+bool at_rest(int fd);
+
+#endif

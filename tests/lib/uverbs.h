@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Calls to the kernel without the library, by both its entries: the ioctl() methods and
+ * the write() commands.
+ *
+ * A struct fd_call says what a registration by fd asks for, in the same way for both
+ * entries.  msg_of() and wcmd_of() make a message of it, which a case may spoil before it
+ * sends it.  Whatever sends returns 0 or an errno.
+ */
+#ifndef LIB_UVERBS_H
+#define LIB_UVERBS_H
+
+#include <infiniband/verbs.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum entry { BY_IOCTL, BY_WRITE, NR_ENTRIES };
+
+extern const char *const entry_name[NR_ENTRIES];
+
+struct fd_call {
+	bool rereg;
+	uint32_t mr;		/* for a rereg only, like flags */
+	uint32_t flags;
+	uint32_t pd;
+	uint32_t access;
+	uint32_t type;
+	int32_t fd;
+	uint64_t offset;
+	uint64_t length;
+	uint64_t iova;
+};
+
+struct keys {
+	uint32_t handle;
+	uint32_t lkey;
+	uint32_t rkey;
+};
+
+#define MSG_ATTRS 24
+
+/* What ioctl() is given. */
+union msg {
+	struct ib_uverbs_ioctl_hdr hdr;
+	uint8_t bytes[sizeof(struct ib_uverbs_ioctl_hdr) +
+		      MSG_ATTRS * sizeof(struct ib_uverbs_attr)];
+};
+
+/* What write() is given. */
+struct wcmd {
+	struct ib_uverbs_cmd_hdr hdr;
+	union {
+		struct ib_uverbs_reg_mr_fd reg;
+		struct ib_uverbs_rereg_mr_fd rereg;
+		uint32_t words[32];
+	};
+};
+
+/* What it answers. */
+union wresp {
+	struct ib_uverbs_reg_mr_fd_resp reg;
+	struct ib_uverbs_rereg_mr_fd_resp rereg;
+	uint32_t words[32];
+};
+
+void msg_begin(union msg *m, uint16_t object, uint16_t method);
+struct ib_uverbs_attr *msg_add(union msg *m, uint16_t id, uint16_t len, uint64_t data);
+struct ib_uverbs_attr *msg_find(union msg *m, uint16_t id);
+void msg_length(union msg *m);
+int msg_send(int cmd_fd, union msg *m);
+void msg_of(union msg *m, const struct fd_call *c, struct keys *keys);
+
+void wcmd_of(struct wcmd *w, const struct fd_call *c, union wresp *resp);
+int wcmd_send(int cmd_fd, const void *w, size_t size);
+
+/* KEYS is filled in on success. */
+int fd_call(int cmd_fd, enum entry e, const struct fd_call *c, struct keys *keys);
+int host_reg(int cmd_fd, uint32_t pd, uint64_t start, uint64_t length, uint64_t iova,
+	     uint32_t access, struct keys *keys);
+int host_rereg(int cmd_fd, uint32_t mr, uint32_t flags, uint32_t pd, uint64_t start,
+	       uint64_t length, uint64_t iova, uint32_t access, struct keys *keys);
+int dmabuf_reg(int cmd_fd, uint32_t pd, int fd, uint64_t offset, uint64_t length, uint64_t iova,
+	       uint32_t access, struct keys *keys);
+int mr_dereg(int cmd_fd, enum entry e, uint32_t mr);
+int mw_alloc(int cmd_fd, uint32_t pd);	/* a window of type 1 */
+
+struct mr_info {
+	uint32_t lkey;
+	uint32_t rkey;
+	uint64_t length;
+	uint64_t iova;
+};
+
+int mr_query(int cmd_fd, uint32_t mr, struct mr_info *info);
+
+/* A context of its own, without the library. */
+struct raw {
+	int fd;
+	int async_fd;	/* or -1 */
+};
+
+int raw_open(struct raw *raw, const char *dev, enum entry e);
+int raw_get_context(struct raw *raw, enum entry e);
+void raw_close(struct raw *raw);
+int raw_alloc_pd(struct raw *raw, uint32_t *pd);
+
+#endif

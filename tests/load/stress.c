@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Everything at once: several workers (worker.h) register, reregister, use and deregister
+ * MRs, fork and exit, while they are killed, and while the device is deleted and added.
+ *
+ * A case fails if a worker saw something wrong, if a process does not end (the case prints
+ * where its threads wait), or if anything is left: MRs, dma-bufs, pinned pages, mappings of
+ * buffers in the kernel, objects in slabs.  The setup counts these after a round that warms
+ * up, the teardown at the end.  scripts/check finds complaints of the kernel.
+ *
+ * MRFD_SEED makes the workers do the same things again, though not at the same moments.
+ */
+#include "load/worker.h"
+#include "lib/clock.h"
+#include "lib/counts.h"
+#include "lib/device.h"
+#include "lib/harness.h"
+#include "lib/random.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#define WORKERS 3		/* at a time */
+#define SECONDS 25		/* of a case */
+#define WARM_UP 4
+#define END_LIMIT 60		/* seconds in which a process has to end */
+#define LEAST 5			/* times that a case must do what it is about */
+#define MAX_SLABS 64
+
+/* The network stack keeps so many freed skbs for each CPU. */
+#define SKB_CACHE 64
+/*
+ * A cache may have so many objects more than before, and one slab: workers of workqueues
+ * come and go, timers and RCU callbacks are pending.  A leak in something that is done all
+ * the time is far more.
+ */
+#define SLACK 40
+
+struct counts {
+	int mrs, dmabufs;
+	long pins;		/* pages acquired and not released */
+	int vmaps;
+	int nr_slabs;
+	struct { char name[32]; long objects, per_slab; } slab[MAX_SLABS];
+};
+
+FIXTURE(stress)
+{
+	struct board *board;
+	struct counts before;
+	uint32_t started;	/* workers so far */
+	uint64_t random;
+	uint32_t endings[4];
+	uint32_t killed;
+	pid_t deleter;		/* or 0 */
+	double when;		/* it began, or has to begin */
+	uint32_t deletions;
+	bool brief;		/* too short to do each thing */
+};
+
+/*
+ * Reading the count allocates an object of 8 bytes, and others may allocate at that moment:
+ * then the whole slab that it comes from counts as used.
+ */
+static long slack_of(const char *slab, long per_slab)
+{
+	long skbs = strncmp(slab, "skbuff", 6) ? 0 : SKB_CACHE * sysconf(_SC_NPROCESSORS_CONF);
+
+	return SLACK + per_slab + skbs;
+}
+
+/* Caches for the objects of MRs, queue pairs, buffers and processes. */
+static bool slab_counts(const char *name)
+{
+	static const char *const names[] = {
+		"skbuff_", "shmem_inode_cache", "filp", "mm_struct", "task_struct",
+		"signal_cache", "sighand_cache", "files_cache", "vm_area_struct", "pid",
+		"sock_inode_cache",
+	};
+
+	if (!strncmp(name, "kmalloc-", 8) && !strstr(name, "rcl"))
+		return true;
+	for (int i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strncmp(name, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+static void write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd < 0 || write(fd, text, strlen(text)) != strlen(text))
+		fail_case("%s", path);
+	close(fd);
+}
+
+static void count_slabs(struct counts *c)
+{
+	FILE *f = must(fopen("/proc/slabinfo", "r"));
+	char line[512], name[64];
+
+	/* The dentry cache keeps sysfs files of a deleted device. */
+	write_file("/proc/sys/vm/drop_caches", "2");
+	c->nr_slabs = 0;
+	while (fgets(line, sizeof(line), f)) {
+		long per_slab;
+
+		if (sscanf(line, "%31s %*d %*d %*d %ld", name, &per_slab) != 2 ||
+		    !slab_counts(name))
+			continue;
+		if (c->nr_slabs == MAX_SLABS)
+			fail_case("too many slabs");
+		strcpy(c->slab[c->nr_slabs].name, name);
+		c->slab[c->nr_slabs].per_slab = per_slab;
+		c->slab[c->nr_slabs++].objects = slab_objects(name);
+	}
+	fclose(f);
+}
+
+static void count_all(struct counts *c)
+{
+	char line[512];
+	long value;
+	FILE *f;
+
+	c->mrs = mr_count();
+	c->dmabufs = dmabuf_count();
+
+	write_file("/proc/sys/vm/stat_refresh", "1");
+	f = must(fopen("/proc/vmstat", "r"));
+	c->pins = 0;
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "nr_foll_pin_acquired %ld", &value) == 1)
+			c->pins += value;
+		if (sscanf(line, "nr_foll_pin_released %ld", &value) == 1)
+			c->pins -= value;
+	}
+	fclose(f);
+
+	f = must(fopen("/proc/vmallocinfo", "r"));
+	c->vmaps = 0;
+	while (fgets(line, sizeof(line), f))
+		c->vmaps += !!strstr(line, " vmap");	/* those of vm_map_ram() are a cache */
+	fclose(f);
+	count_slabs(c);
+}
+
+/* Whether NOW has nothing more than BEFORE; TELL prints what it has. */
+static bool returned(const struct counts *before, const struct counts *now, bool tell)
+{
+	bool good = now->mrs <= before->mrs && now->dmabufs <= before->dmabufs &&
+		    now->pins == before->pins && now->vmaps <= before->vmaps;
+
+	if (!good && tell)
+		printf("# left: %d MRs, %d dma-bufs, %ld pins, %d mappings; before: %d, %d, %ld, %d\n",
+		       now->mrs, now->dmabufs, now->pins, now->vmaps, before->mrs,
+		       before->dmabufs, before->pins, before->vmaps);
+	for (int i = 0; i < now->nr_slabs; i++) {
+		long more = now->slab[i].objects - before->slab[i].objects;
+
+		if (strcmp(now->slab[i].name, before->slab[i].name))
+			fail_case("slabs have changed");
+		if (more <= slack_of(now->slab[i].name, now->slab[i].per_slab))
+			continue;
+		good = false;
+		if (tell)
+			printf("# left: %ld objects in %s, which had %ld\n", more,
+			       now->slab[i].name, before->slab[i].objects);
+	}
+	return good;
+}
+
+/*
+ * RCU and work items free a little later.  Whatever else the kernel allocates for a moment
+ * only adds to a count, so the least count counts.
+ */
+static bool counts_return(const struct counts *before)
+{
+	struct counts now, last = { .nr_slabs = 0 };
+
+	for (int i = 0; i < 30; i++) {
+		count_all(&now);
+		for (int s = 0; s < last.nr_slabs; s++)
+			if (last.slab[s].objects < now.slab[s].objects)
+				now.slab[s].objects = last.slab[s].objects;
+		last = now;
+		if (returned(before, &now, false))
+			return true;
+		usleep(500000);
+	}
+	return returned(before, &now, true);
+}
+
+static void print_file(const char *path)
+{
+	char line[256];
+	FILE *f = fopen(path, "r");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (line[0] != '\n')
+			printf("#     %s%s", line, strchr(line, '\n') ? "" : "\n");
+	if (f)
+		fclose(f);
+}
+
+/* Print where the threads of a process are that does not end. */
+static void tell_where(pid_t pid)
+{
+	char path[300];
+	struct dirent *entry;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	printf("# process %d does not end:\n", pid);
+	while (dir && (entry = readdir(dir))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		printf("#   thread %s:\n", entry->d_name);
+		for (int i = 0; i < 3; i++) {
+			static const char *const files[] = { "stat", "wchan", "stack" };
+
+			snprintf(path, sizeof(path), "/proc/%d/task/%s/%s", pid, entry->d_name,
+				 files[i]);
+			print_file(path);
+		}
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* The same for every child, also those that were adopted. */
+static void tell_where_all(void)
+{
+	struct dirent *entry;
+	DIR *dir = must(opendir("/proc"));
+
+	while ((entry = readdir(dir))) {
+		char path[300], stat[512] = "", *rest;
+		FILE *f;
+		int ppid;
+
+		snprintf(path, sizeof(path), "/proc/%s/stat", entry->d_name);
+		f = atoi(entry->d_name) > 0 ? fopen(path, "r") : NULL;
+		if (!f)
+			continue;
+		rest = fgets(stat, sizeof(stat), f) ? strrchr(stat, ')') : NULL;
+		fclose(f);
+		if (rest && sscanf(rest + 1, " %*c %d", &ppid) == 1 && ppid == getpid())
+			tell_where(atoi(entry->d_name));
+	}
+	closedir(dir);
+}
+
+/* The next child that has ended; 0 when the time is up, -1 if there is no child. */
+static pid_t wait_until(double end, int *status)
+{
+	for (;;) {
+		pid_t pid = waitpid(-1, status, WNOHANG);
+
+		if (pid < 0 && errno == ECHILD)
+			return -1;
+		if (pid || now() >= end)
+			return pid;
+		usleep(2000);
+	}
+}
+
+static pid_t start_worker(FIXTURE_DATA(stress) *self, double seconds, bool leave)
+{
+	struct orders orders = { .board = self->board, .worker = ++self->started,
+				 .seconds = seconds, .leave = leave };
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0)
+		fail_case("fork");
+	if (!pid)
+		stress_worker(&orders);
+	return pid;
+}
+
+/* A child has ended; the case fails if it did so in a wrong way. */
+static void ended(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self, int status)
+{
+	if (WIFSIGNALED(status)) {
+		self->killed++;
+		EXPECT_EQ(SIGKILL, WTERMSIG(status));
+		return;
+	}
+	if (WEXITSTATUS(status) <= NO_DEVICE)
+		self->endings[WEXITSTATUS(status)]++;
+	EXPECT_TRUE(WEXITSTATUS(status) == WELL || WEXITSTATUS(status) == NO_DEVICE) {
+		TH_LOG("a child ended with %d: %s", WEXITSTATUS(status), self->board->wrong);
+	}
+}
+
+/* Wait for all children. */
+static void all_end(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self)
+{
+	double end = now() + END_LIMIT;
+	int status;
+	pid_t pid;
+
+	while ((pid = wait_until(end, &status)) > 0)
+		ended(_metadata, self, status);
+	if (!pid)
+		tell_where_all();
+	ASSERT_EQ(-1, pid);
+}
+
+static uint32_t below(FIXTURE_DATA(stress) *self, uint32_t n)
+{
+	return random_below(&self->random, n);
+}
+
+static double fraction(FIXTURE_DATA(stress) *self)
+{
+	return below(self, 1000) / 1000.0;
+}
+
+/*
+ * For SECONDS keep WORKERS workers alive, each for about LIFE seconds; kill some of them
+ * before that.  Call meanwhile() again and again.
+ */
+static void keep_alive(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self,
+		       double seconds, double life, bool kill_them,
+		       void (*meanwhile)(struct __test_metadata *, FIXTURE_DATA(stress) *))
+{
+	double end = now() + seconds, kill_at[WORKERS] = {}, next = INFINITY;
+	pid_t pids[WORKERS] = {}, pid;
+	int status;
+
+	while (now() < end && !self->board->wrong[0]) {
+		next = now() + 0.05;
+		for (int i = 0; i < WORKERS; i++) {
+			if (!pids[i]) {
+				double lives = life * (0.3 + fraction(self));
+
+				kill_at[i] = INFINITY;
+				if (kill_them && below(self, 3))
+					kill_at[i] = now() +
+						     fraction(self) * (self->board->setup + life);
+				pids[i] = start_worker(self, lives, below(self, 2));
+			}
+			if (kill_at[i] < now()) {
+				kill(pids[i], SIGKILL);
+				kill_at[i] = INFINITY;
+			}
+		}
+		if (meanwhile)
+			meanwhile(_metadata, self);
+		pid = wait_until(next, &status);
+		if (pid <= 0)
+			continue;
+		ended(_metadata, self, status);
+		for (int i = 0; i < WORKERS; i++)
+			if (pids[i] == pid)
+				pids[i] = 0;
+	}
+	for (int i = 0; i < WORKERS; i++)
+		if (pids[i] && kill_them)
+			kill(pids[i], SIGKILL);
+	all_end(_metadata, self);
+}
+
+/*
+ * Delete the device, which waits for those who have it open and keeps others from opening
+ * it; then add it again.
+ */
+static void delete_and_add(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self)
+{
+	if (!self->deleter && now() > self->when) {
+		ASSERT_TRUE(device_exists());
+		self->when = now();
+		self->deleter = fork();
+		if (!self->deleter)
+			device_delete_exec();
+	} else if (self->deleter && kill(self->deleter, 0)) {	/* ended, and waited for */
+		ASSERT_FALSE(device_exists());
+		memset(self->board->told, 0, sizeof(self->board->told));
+		ASSERT_TRUE(device_add());
+		self->deletions++;
+		self->deleter = 0;
+		self->when = now() + fraction(self);
+	} else if (self->deleter && now() > self->when + END_LIMIT) {
+		tell_where(self->deleter);
+		ASSERT_EQ(0, self->deleter) { TH_LOG("the device is not deleted in time"); }
+	}
+}
+
+FIXTURE_SETUP(stress)
+{
+	static const char *const needed[] = {
+		"reg_mr_fd", "rereg_mr_fd", "memfd", "vmap", "atomics", "window-type-1",
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(needed); i++)
+		need(needed[i]);
+	ASSERT_EQ(0, prctl(PR_SET_CHILD_SUBREAPER, 1));
+	self->board = mmap(NULL, sizeof(*self->board), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->board);
+	self->board->seed = random_seed();
+	self->random = random_begin(self->board->seed, 0);
+	ASSERT_TRUE(device_gets_ready());
+	keep_alive(_metadata, self, WARM_UP, 1.5, true, NULL);
+	ASSERT_EQ(0, self->board->wrong[0]) { TH_LOG("%s", self->board->wrong); }
+	ASSERT_TRUE(nothing_left());
+	sleep(1);
+	count_all(&self->before);
+	memset(self->board->acts, 0, sizeof(self->board->acts));
+	memset(self->endings, 0, sizeof(self->endings));
+	self->killed = 0;
+}
+
+FIXTURE_TEARDOWN(stress)
+{
+	if (!self->before.nr_slabs)
+		return;		/* the setup has not come to its end */
+	if (!device_exists())
+		EXPECT_TRUE(device_add());	/* the case has failed while it was deleted */
+	EXPECT_TRUE(device_gets_ready());
+	EXPECT_EQ(0, self->board->wrong[0]) { TH_LOG("%s", self->board->wrong); }
+	printf("# %u workers, %u processes killed, %u found no device\n", self->started,
+	       self->killed, self->endings[NO_DEVICE]);
+	for (int i = 0; i < NR_ACTS; i++) {
+		printf("%s %llu %s", i ? "," : "#", (unsigned long long)self->board->acts[i],
+		       act_names[i]);
+		if (i != LATE && i != SHARED_FAILED && !self->brief) {
+			EXPECT_LT(0, self->board->acts[i]) {
+				TH_LOG("never %s", act_names[i]);
+			}
+		}
+	}
+	printf("\n");
+	/* Some operations may be late, but not most. */
+	EXPECT_LE(self->board->acts[LATE] * 4,
+		  self->board->acts[WRITTEN] + self->board->acts[READ_BACK] +
+		  self->board->acts[ADDED] + self->board->acts[SENT] +
+		  self->board->acts[REFUSED]);
+	EXPECT_TRUE(nothing_left());
+	EXPECT_TRUE(counts_return(&self->before));
+}
+
+TEST_F_TIMEOUT(stress, traffic_and_registration, 240)
+{
+	for (int i = 0; i < WORKERS; i++)
+		start_worker(self, SECONDS, i == 0);
+	all_end(_metadata, self);
+	EXPECT_LE(WORKERS, self->endings[WELL]);	/* with the children that they forked */
+}
+
+TEST_F_TIMEOUT(stress, kills, 240)
+{
+	keep_alive(_metadata, self, SECONDS, 1.5, true, NULL);
+	EXPECT_LE(LEAST, self->killed);
+	EXPECT_LE(2, self->endings[WELL]);
+}
+
+TEST_F_TIMEOUT(stress, link_delete_add, 240)
+{
+	need("add-delete");
+	keep_alive(_metadata, self, SECONDS, 0.8, true, delete_and_add);
+	if (!device_exists())
+		ASSERT_TRUE(device_add());
+	TH_LOG("%u deletions", self->deletions);
+	EXPECT_LE(2, self->deletions);
+	EXPECT_LE(LEAST, self->killed);
+}
+
+/* Round after round: a leak would grow. */
+TEST_F_TIMEOUT(stress, counts_return, 240)
+{
+	self->brief = true;
+	need("add-delete");
+	for (int i = 0; i < 3; i++) {
+		keep_alive(_metadata, self, SECONDS / 5, 1.0, true, delete_and_add);
+		if (!device_exists())
+			ASSERT_TRUE(device_add());
+		self->deleter = 0;
+		ASSERT_TRUE(device_gets_ready());
+		ASSERT_TRUE(nothing_left());
+		ASSERT_TRUE(counts_return(&self->before)) { TH_LOG("round %d", i); }
+	}
+}
+
+TEST_HARNESS_MAIN

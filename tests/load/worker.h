@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A worker of load/stress: a process with threads that do at random whatever a user of MRs
+ * can do, until its time is up or it is killed.
+ *
+ * Each thread has queue pairs and MRs of its own.  It knows every byte, right and key of
+ * them, so each operation on them has one right outcome.  The threads of a worker also share
+ * MRs that each may use, reregister or deregister at any moment: an operation on those may
+ * end in any way, but it ends.  And workers publish their keys, which must open nothing to
+ * others.
+ *
+ * What a thread does depends on the seed; when it does it depends on the machine.
+ */
+#ifndef LOAD_WORKER_H
+#define LOAD_WORKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TOLD 64		/* keys that workers have published */
+
+/* What workers count, so that a case sees that they did all of it. */
+enum act {
+	WRITTEN, READ_BACK, ADDED, SENT, REGISTERED, REREGISTERED, DEREGISTERED, REFUSED,
+	SHARED_USED, SHARED_FAILED, SHARED_CHANGED, FOREIGN, WINDOWS, FORKED, LATE, NR_ACTS
+};
+
+extern const char *const act_names[NR_ACTS];
+
+/* How a worker ends, unless a signal ends it; only SIGKILL may. */
+enum ending {
+	WELL,		/* it closed all, or left all to the kernel */
+	HELPER_FAILED = 1,	/* fail_case() */
+	WRONG,		/* it saw something wrong, which is on the board */
+	NO_DEVICE,	/* it found no device */
+};
+
+struct told {
+	uint32_t worker;	/* 0: no key here */
+	uint32_t rkey;
+	uint64_t iova;
+};
+
+/* Memory that the case and its workers share. */
+struct board {
+	uint64_t seed;
+	uint64_t acts[NR_ACTS];
+	double setup;		/* seconds that the last worker took to begin */
+	struct told told[TOLD];
+	char wrong[200];	/* the first wrong thing that a worker saw */
+};
+
+struct orders {
+	struct board *board;
+	uint32_t worker;	/* its number, from 1 */
+	double seconds;		/* to live, once its threads are ready */
+	bool leave;		/* end without closing anything */
+};
+
+void stress_worker(const struct orders *orders) __attribute__((noreturn));
+
+#endif

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""perftest over buffers of DRM devices, registered in both ways that it has: by
+ibv_reg_mr_fd_iova() and, with --use_drm_dmabuf, by ibv_reg_dmabuf_mr().
+
+perftest does not look at what arrives, except in latency tests of a write, where each
+end waits until it sees the other's bytes in its buffer.  So two more cases look into
+the buffer of a running perftest, through /proc/PID/mem: that can read a bochs buffer,
+but none of another driver."""
+
+import glob
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+from lib import device  # noqa: E402
+
+ADDRESS = "10.0.0.1"
+COUNT = 100
+REGISTERED = {"fd": "Calling ibv_reg_mr_fd_iova(", "dmabuf": "Calling ibv_reg_dmabuf_mr("}
+
+
+def node(driver):
+    """The DRM node of a driver."""
+    for card in sorted(glob.glob("/sys/class/drm/card?")):
+        if driver in os.path.realpath(f"{card}/device/driver") + os.path.realpath(card):
+            return f"/dev/dri/{os.path.basename(card)}"
+    raise AssertionError(f"the guest has no {driver}")
+
+
+def drm(driver, way="fd"):
+    """perftest's options for a buffer of this driver."""
+    return [f"--use_drm={node(driver)}"] + ["--use_drm_dmabuf"] * (way == "dmabuf")
+
+
+class Perftest(unittest.TestCase):
+    port = 18515
+
+    def setUp(self):
+        device.need("reg_mr_fd", "io-memory")
+        self.running = []
+        self.addCleanup(self.stop)
+
+    def stop(self):
+        for process in self.running:
+            process.kill()
+            process.communicate()
+        self.running.clear()
+
+    def start(self, tool, *words):
+        """A process of perftest, with its output to come."""
+        process = subprocess.Popen(["stdbuf", "-oL", tool, "-d", device.NAME, "-F",
+                                    "-p", str(self.port), *words],
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.running.append(process)
+        return process
+
+    def serve(self, *words):
+        """A server that has begun to listen."""
+        Perftest.port += 1
+        server = self.start(*words)
+        end = time.monotonic() + 20
+        listening = f":{self.port:04X} 00000000:0000 0A"
+        while True:
+            with open("/proc/net/tcp", encoding="ascii") as tcp:
+                if listening in tcp.read():
+                    return server
+            if server.poll() is not None or time.monotonic() > end:
+                server.kill()
+                self.fail(f"the server does not listen:\n{server.communicate()[0]}")
+            time.sleep(0.02)
+
+    def run_pair(self, tool, server, client, *words):
+        """What a server and a client printed, which both have to succeed."""
+        one = self.serve(tool, *words, *server)
+        two = self.start(tool, *words, *client, ADDRESS)
+        said = [process.communicate(timeout=60)[0] for process in (two, one)]
+        for process, text in zip((two, one), said):
+            self.assertEqual(process.returncode, 0, text)
+        return said
+
+    def check(self, tool, driver, way, *words, size=8, queue_pairs=1):
+        """Both ends have their buffer on a DRM device, and all is sent."""
+        with self.subTest(tool=tool, driver=driver, way=way):
+            options = [*drm(driver, way), "-n", str(COUNT)]
+            pair = self.run_pair(tool, options, options, *words)
+            for said in pair:
+                self.assertIn(f"on {node(driver)} at", said)
+                self.assertIn(REGISTERED[way], said)
+            # The client's table: bytes, how many times, and figures.
+            self.assertRegex(pair[0], rf"(?m)^ *{size} +{queue_pairs * COUNT} ")
+
+    def test_bandwidth(self):
+        for tool in "ib_write_bw", "ib_read_bw", "ib_send_bw":
+            for way in REGISTERED:
+                self.check(tool, "vgem", way, "-s", "65536", size=65536)
+
+    def test_latency(self):
+        for tool in "ib_write_lat", "ib_read_lat", "ib_send_lat":
+            for way in REGISTERED:
+                self.check(tool, "vgem", way, "-s", "4096", size=4096)
+
+    def test_atomics(self):
+        device.need("atomics")
+        self.check("ib_atomic_bw", "vgem", "fd")
+        self.check("ib_atomic_lat", "vgem", "fd")
+
+    def test_other_drivers(self):
+        for driver in "virtio", "bochs":
+            for way in REGISTERED:
+                self.check("ib_write_lat", driver, way, "-s", "16384", size=16384)
+
+    def test_a_region_for_each_queue_pair(self):
+        self.check("ib_write_bw", "vgem", "fd", "-q", "4", "--mr_per_qp", "-s", "4096",
+                   size=4096, queue_pairs=4)
+
+    def test_memory_of_the_process_at_the_other_end(self):
+        for server, client in (drm("vgem"), []), ([], drm("vgem")):
+            self.run_pair("ib_write_lat", server, client, "-n", str(COUNT), "-s", "8192")
+
+    def payload(self):
+        """Bytes of a pattern, and the options that fill perftest's buffer with it."""
+        words = [random.getrandbits(32) for _ in range(64)]
+        path = f"/tmp/payload-{self.port}"
+        with open(path, "w", encoding="ascii") as file:
+            file.write(",".join(f"0x{word:08x}" for word in words))
+        return (b"".join(word.to_bytes(4, "little") for word in words),
+                [f"--payload_file_path={path}"])
+
+    def arrives_in(self, process, wanted):
+        """Wait until the buffer of a bochs perftest has these bytes."""
+        said = ""
+        for line in process.stdout:
+            said += line
+            at = re.match(r"allocated (\d+) bytes on \S+ at 0x([0-9a-f]+)", line)
+            if at:
+                break
+        else:
+            self.fail(f"perftest ended without a buffer:\n{said}")
+        size, address, end = int(at[1]), int(at[2], 16), time.monotonic() + 30
+        with open(f"/proc/{process.pid}/mem", "rb", buffering=0) as memory:
+            while time.monotonic() < end:
+                if wanted in os.pread(memory.fileno(), size, address):
+                    return
+                for one in self.running:
+                    if one.poll() is not None:
+                        self.fail(f"perftest ended by itself:\n{one.communicate()[0]}")
+                time.sleep(0.1)
+        self.fail(f"{len(wanted)} bytes of the other end are not in the buffer after 30 s")
+
+    def test_what_is_written_arrives(self):
+        for way in REGISTERED:
+            with self.subTest(way=way):
+                pattern, options = self.payload()
+                words = ["ib_write_bw", "-s", "65536", "--run_infinitely"]
+                server = self.serve(*words, *drm("bochs", way))
+                self.start(*words, *drm("vgem", way), *options, ADDRESS)
+                self.arrives_in(server, pattern * (65536 // len(pattern)))
+                self.stop()
+
+    def test_what_is_read_arrives(self):
+        for way in REGISTERED:
+            with self.subTest(way=way):
+                pattern, options = self.payload()
+                words = ["ib_read_bw", "-s", "65536", "--run_infinitely"]
+                self.serve(*words, *drm("vgem", way), *options)
+                client = self.start(*words, *drm("bochs", way), ADDRESS)
+                self.arrives_in(client, pattern * (65536 // len(pattern)))
+                self.stop()
+
+    def refused(self, *words):
+        """What a client says that has somebody to talk to and fails."""
+        self.serve("ib_write_bw")
+        process = self.start("ib_write_bw", *words, ADDRESS)
+        said = process.communicate(timeout=20)[0]
+        self.assertNotEqual(process.returncode, 0, said)
+        return said
+
+    def test_mistakes(self):
+        self.assertIn("Couldn't open DRM node /dev/dri/none: No such file or directory",
+                      self.refused("--use_drm=/dev/dri/none"))
+        self.assertRegex(self.refused("--use_drm=/dev/null"),
+                         "Couldn't allocate [0-9]+ bytes on /dev/null: Inappropriate ioctl")
+        self.assertIn("without --use_drm", self.refused("--use_drm_dmabuf"))
+        self.assertIn("multiple memory types", self.refused("--mmap=/dev/zero", *drm("vgem")))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What a rereg does for its user: the keys stay the same, and data goes to where the MR is
+ * now, with the rights and in the PD that it has now; not one byte goes to where it was.
+ * From every kind of memory to every other, with every combination of flags.
+ */
+#include "lib/counts.h"
+#include "lib/harness.h"
+#include "lib/memory.h"
+#include "lib/pair.h"
+#include "lib/pattern.h"
+#include "lib/random.h"
+
+#define SIZE (16 * PAGE)
+
+FIXTURE(rereg)
+{
+	struct ibv_context *ctx;
+	struct ibv_pd *pd[2];	/* of the MR: before and after a change of PD */
+	struct memory from, to;
+	struct memory local;	/* at the requester */
+	struct ibv_mr *local_mr;
+	struct ibv_mr *mr;	/* on FROM, in pd[0], with every right */
+	struct ibv_mr was;	/* as it was registered */
+};
+
+FIXTURE_VARIANT(rereg)
+{
+	enum memory_kind from, to;
+};
+
+#define MOVE(a, A, b, B) FIXTURE_VARIANT_ADD(rereg, a##_to_##b) { .from = A, .to = B }
+MOVE(host, HOST, host, HOST);
+MOVE(host, HOST, vgem, VGEM);
+MOVE(host, HOST, memfd, MEMFD);
+MOVE(host, HOST, bochs, BOCHS);
+MOVE(vgem, VGEM, host, HOST);
+MOVE(vgem, VGEM, vgem, VGEM);
+MOVE(vgem, VGEM, memfd, MEMFD);
+MOVE(vgem, VGEM, bochs, BOCHS);
+MOVE(memfd, MEMFD, host, HOST);
+MOVE(memfd, MEMFD, vgem, VGEM);
+MOVE(memfd, MEMFD, memfd, MEMFD);
+MOVE(memfd, MEMFD, bochs, BOCHS);
+MOVE(bochs, BOCHS, host, HOST);
+MOVE(bochs, BOCHS, vgem, VGEM);
+MOVE(bochs, BOCHS, memfd, MEMFD);
+
+FIXTURE_SETUP(rereg)
+{
+	self->ctx = device_open();
+	for (int i = 0; i < 2; i++)
+		self->pd[i] = must(ibv_alloc_pd(self->ctx));
+	memory_open_filled(&self->from, variant->from, SIZE, 1);
+	memory_open_filled(&self->to, variant->to, SIZE, 2);
+	memory_open_filled(&self->local, HOST, SIZE, 3);
+	self->local_mr = memory_reg(&self->local, self->pd[0], ALL_ACCESS);
+	self->mr = memory_reg(&self->from, self->pd[0], ALL_ACCESS);
+	self->was = *self->mr;
+}
+
+FIXTURE_TEARDOWN(rereg)
+{
+	mr_close(self->mr);
+	mr_close(self->local_mr);
+	for (int i = 0; i < 2; i++)
+		pd_close(self->pd[i]);
+	memory_close(&self->from);
+	memory_close(&self->to);
+	memory_close(&self->local);
+	device_close(self->ctx);
+}
+
+/* An operation on the MR, by a peer whose QP is in PD; a new QP, as a refusal ends it. */
+static enum ibv_wc_status op(FIXTURE_DATA(rereg) *self, struct ibv_pd *pd,
+			     enum ibv_wr_opcode opcode, uint64_t addr, uint32_t n)
+{
+	enum ibv_wc_status status;
+	struct pair pair;
+
+	pair_open(&pair, self->ctx, (struct ibv_pd *[]){ self->pd[0], pd });
+	status = rdma_op(&pair, opcode, self->local_mr, self->local.iova, n, addr,
+			 self->mr->rkey);
+	pair_close(&pair);
+	return status;
+}
+
+/*
+ * Whether a write of N bytes to ADDR comes to MEMORY, at byte FROM and nowhere else, and a
+ * read brings back what is there, or is refused without the right.
+ */
+static bool reaches(FIXTURE_DATA(rereg) *self, struct ibv_pd *pd, struct memory *memory,
+		    size_t from, uint64_t addr, uint32_t n, bool may_read)
+{
+	static uint32_t seed = 100;
+	struct memory *other = memory == &self->from ? &self->to : &self->from;
+	bool good;
+
+	memory_mark(memory);
+	memory_mark(other);
+	fill(self->local.cpu, n, ++seed);
+	if (op(self, pd, IBV_WR_RDMA_WRITE, addr, n) != IBV_WC_SUCCESS)
+		return false;
+	good = filled(memory->cpu + from, n, seed, "written") &&
+	       memory_only_changed(memory, from, n) &&
+	       memory_untouched(other);
+	fill(memory->cpu + from, n, ++seed);
+	if (!may_read)
+		return good && op(self, pd, IBV_WR_RDMA_READ, addr, n) == IBV_WC_REM_ACCESS_ERR;
+	memset(self->local.cpu, 0, self->local.size);
+	return good && op(self, pd, IBV_WR_RDMA_READ, addr, n) == IBV_WC_SUCCESS &&
+	       filled(self->local.cpu, n, seed, "read") && !self->local.cpu[n];
+}
+
+static bool same_keys(const struct ibv_mr *a, const struct ibv_mr *b)
+{
+	return a->lkey == b->lkey && a->rkey == b->rkey;
+}
+
+TEST_F_TIMEOUT(rereg, every_combination_of_flags, 90)
+{
+	for (int flags = 1; flags <= CHANGE_ALL; flags++) {
+		struct memory *now = flags & TRANS ? &self->to : &self->from;
+		struct ibv_pd *pd = self->pd[!!(flags & CHANGE_PD)];
+		uint64_t iova = now->iova;
+
+		ASSERT_EQ(0, memory_rereg(self->mr, flags, self->pd[1], &self->to, NO_READ)) {
+			TH_LOG("flags %d: %s", flags, strerror(errno));
+		}
+		ASSERT_TRUE(same_keys(self->mr, &self->was));
+		ASSERT_EQ(pd, self->mr->pd);
+		ASSERT_EQ(iova, (uintptr_t)self->mr->addr);
+		ASSERT_EQ(now->size, self->mr->length);
+		ASSERT_TRUE(reaches(self, pd, now, 4000, iova + 4000, 5000,
+				    !(flags & CHANGE_ACCESS))) {
+			TH_LOG("flags %d", flags);
+		}
+		/* The last byte can be written; not the one after it, nor from another PD. */
+		memory_mark(now);
+		ASSERT_EQ(IBV_WC_SUCCESS,
+			  op(self, pd, IBV_WR_RDMA_WRITE, iova + now->size - 1, 1));
+		ASSERT_TRUE(memory_only_changed(now, now->size - 1, 1));
+		memory_mark(now);
+		ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
+			  op(self, pd, IBV_WR_RDMA_WRITE, iova + now->size - 1, 2));
+		ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, op(self, self->pd[!(flags & CHANGE_PD)],
+						    IBV_WR_RDMA_WRITE, iova, 8));
+		ASSERT_TRUE(memory_untouched(&self->from));
+		ASSERT_TRUE(memory_untouched(&self->to));
+
+		/* Change everything back. */
+		ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_ALL, self->pd[0], &self->from,
+					  ALL_ACCESS));
+		ASSERT_TRUE(same_keys(self->mr, &self->was));
+		ASSERT_EQ(self->was.pd, self->mr->pd);
+	}
+	ASSERT_TRUE(reaches(self, self->pd[0], &self->from, 1, self->from.iova + 1, 3000,
+			    true));
+}
+
+TEST_F(rereg, the_lkey_names_the_new_memory)
+{
+	struct pair pair;
+
+	ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, &self->to, 0));
+	memory_mark(&self->from);
+	pair_open_in(&pair, self->pd[0]);
+	/* The MR as the sink of a receive, and as the source of a write. */
+	post_recv(&pair, self->mr, self->to.iova + 5, 3000);
+	fill(self->local.cpu, 3000, 7);
+	ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&pair, IBV_WR_SEND, self->local_mr,
+					  self->local.iova, 3000, 0, 0));
+	ASSERT_TRUE(filled(self->to.cpu + 5, 3000, 7, "received"));
+	ASSERT_TRUE(memory_only_changed(&self->to, 5, 3000));
+	fill(self->to.cpu, 3000, 8);
+	ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&pair, IBV_WR_RDMA_WRITE, self->mr,
+					  self->to.iova, 3000, self->local.iova,
+					  self->local_mr->rkey));
+	ASSERT_TRUE(filled(self->local.cpu, 3000, 8, "sent"));
+	ASSERT_TRUE(memory_untouched(&self->from));
+	pair_close(&pair);
+}
+
+TEST_F(rereg, the_same_memory_at_another_offset_and_length)
+{
+	static const struct { uint64_t offset, length, iova; } parts[] = {
+		{ PAGE, 2 * PAGE, 0x5000 }, { 100, 5000, 0x7f00000064 }, { 2 * PAGE, 1, 0 },
+		{ SIZE - 3001, 3001, 0xfffffffff000 + (SIZE - 3001) % PAGE }, { 0, SIZE, 0 },
+	};
+	struct memory *at = &self->from;
+
+	if (variant->from == HOST) /* its iova is its address, so it has no other */
+		at = &self->to;
+	for (int i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+		uint64_t offset = parts[i].offset, n = parts[i].length, iova = parts[i].iova;
+
+		if (at->kind == HOST) {
+			iova = (uintptr_t)at->cpu + offset;
+			ASSERT_EQ(0, ibv_rereg_mr(self->mr, TRANS, NULL, (void *)iova, n, 0));
+		} else {
+			ASSERT_EQ(0, ibv_rereg_mr_fd_iova(self->mr, TRANS, NULL, offset, n, iova,
+							  at->fd_type, at->fd, 0));
+		}
+		ASSERT_TRUE(same_keys(self->mr, &self->was));
+		ASSERT_TRUE(reaches(self, self->pd[0], at, offset, iova, n < 4000 ? n : 4000,
+				    true));
+		ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
+			  op(self, self->pd[0], IBV_WR_RDMA_WRITE, iova + n, 1));
+		if (iova)
+			ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
+				  op(self, self->pd[0], IBV_WR_RDMA_WRITE, iova - 1, 1));
+	}
+	if (at->kind != HOST) { /* the short form takes the offset from the address */
+		ASSERT_EQ(0, ibv_rereg_mr_fd(self->mr, TRANS, NULL, (void *)0x123456789ul, 1000,
+					     at->fd_type, at->fd, 0));
+		ASSERT_TRUE(reaches(self, self->pd[0], at, 0x789, 0x123456789ul, 1000, true));
+	}
+}
+
+TEST_F(rereg, a_bound_window_makes_it_fail_and_keeps_working)
+{
+	uint64_t at = self->from.iova + PAGE;
+	struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_1);
+	struct ibv_mw_bind bind = {
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_info = { .mr = self->mr, .addr = at, .length = PAGE,
+			       .mw_access_flags = REMOTE_WRITE },
+	};
+	struct pair pair;
+
+	pair_open_in(&pair, self->pd[0]);
+	ASSERT_EQ(0, ibv_bind_mw(pair.qp[0], mw, &bind));
+	ASSERT_EQ(IBV_WC_SUCCESS, wait_wc(&pair, NULL));
+	for (int flags = 1; flags <= CHANGE_ALL; flags++) {
+		errno = 0;
+		ASSERT_EQ(IBV_REREG_MR_ERR_CMD, memory_rereg(self->mr, flags, self->pd[1],
+							     &self->to, NO_READ));
+		ASSERT_EQ(EINVAL, errno);
+		ASSERT_EQ(0, memcmp(&self->was, self->mr, sizeof(self->was)));
+		fill(self->local.cpu, 3000, flags);
+		ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&pair, IBV_WR_RDMA_WRITE, self->local_mr,
+						  self->local.iova, 3000, at + 8, mw->rkey));
+		ASSERT_TRUE(filled(self->from.cpu + PAGE + 8, 3000, flags, "by the window"));
+	}
+	ASSERT_TRUE(memory_untouched(&self->to));
+	ASSERT_EQ(0, ibv_dealloc_mw(mw));
+	pair_close(&pair);
+	ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_ALL, self->pd[1], &self->to, NO_READ));
+	ASSERT_TRUE(reaches(self, self->pd[1], &self->to, 0, self->to.iova, 5000, false));
+}
+
+/* First the fd is closed, then the mapping and the handle too: only the MR is left. */
+TEST_F(rereg, the_fd_may_be_closed_after_it)
+{
+	struct memory *to = &self->to;
+	uint64_t iova = to->iova;
+
+	ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, to, 0));
+	memory_close_fd(to);
+	ASSERT_TRUE(reaches(self, self->pd[0], to, 0, iova, 5000, true));
+	memory_close(to);
+	fill(self->local.cpu, 5000, 9);
+	ASSERT_EQ(IBV_WC_SUCCESS, op(self, self->pd[0], IBV_WR_RDMA_WRITE, iova, 5000));
+	memset(self->local.cpu, 0, 5000);
+	ASSERT_EQ(IBV_WC_SUCCESS, op(self, self->pd[0], IBV_WR_RDMA_READ, iova, 5000));
+	ASSERT_TRUE(filled(self->local.cpu, 5000, 9, "read back"));
+}
+
+FIXTURE(chain)
+{
+};
+
+FIXTURE_SETUP(chain)
+{
+	ASSERT_TRUE(nothing_left());
+}
+
+FIXTURE_TEARDOWN(chain)
+{
+	EXPECT_TRUE(nothing_left());
+}
+
+#define CHAIN 1000
+#define KINDS 4
+
+/*
+ * A thousand reregs with random flags, over memory of all kinds: the MR holds as much as
+ * any MR, and after its dereg nothing is left.
+ */
+TEST_F_TIMEOUT(chain, of_a_thousand_leaves_nothing, 200)
+{
+	static const enum memory_kind kinds[KINDS] = { HOST, VGEM, MEMFD, BOCHS };
+	struct ibv_context *ctx = device_open();
+	struct ibv_pd *pd[2] = { must(ibv_alloc_pd(ctx)), must(ibv_alloc_pd(ctx)) };
+	struct memory at[KINDS], *now = &at[0];
+	uint64_t random = random_begin(4711, 0);
+	struct ibv_mr *mr, was;
+	int dmabufs;
+
+	for (int i = 0; i < KINDS; i++)
+		memory_open_filled(&at[i], kinds[i], SIZE, i);
+	dmabufs = dmabuf_count();
+	mr = memory_reg(now, pd[0], ALL_ACCESS);
+	was = *mr;
+	for (int i = 0; i < CHAIN; i++) {
+		int flags = 1 + random_below(&random, CHANGE_ALL);
+		struct memory *to = &at[random_below(&random, KINDS)];
+
+		ASSERT_EQ(0, memory_rereg(mr, flags, pd[i % 2], to, i % 3 ? NO_READ : ALL_ACCESS)) {
+			TH_LOG("rereg %d, flags %d: %s", i, flags, strerror(errno));
+		}
+		ASSERT_TRUE(same_keys(mr, &was));
+		now = flags & TRANS ? to : now;
+		/* The process is not charged for a dma-buf. */
+		ASSERT_EQ(now->kind == HOST || now->kind == MEMFD ? SIZE / 1024 : 0, pinned_kb());
+	}
+	ASSERT_EQ(1, mr_count());
+	ASSERT_EQ(dmabufs, dmabuf_count());
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	ASSERT_EQ(0, pinned_kb());
+	for (int i = 0; i < 2; i++)
+		ASSERT_EQ(0, ibv_dealloc_pd(pd[i]));
+	for (int i = 0; i < KINDS; i++)
+		memory_close(&at[i]);
+	device_close(ctx);
+}
+
+TEST_HARNESS_MAIN

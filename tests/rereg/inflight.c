@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A thread posts operations without pause, while the case moves the MR between two buffers.
+ *
+ * - A packet uses one buffer, never a part of each.  So every packet of PACKET bytes is
+ *   filled with one word over and over, which tells the packet.
+ * - When the call has returned, no packet touches the old buffer.  So the case copies it,
+ *   fills it with poison, and looks later: the poison is still there, and no reader has
+ *   got it.
+ * - Nothing is lost and no operation fails: the MR is there at every moment.
+ *
+ * Each runs for SECONDS, and must have moved the MR a number of times by then.
+ */
+#include "lib/clock.h"
+#include "lib/harness.h"
+#include "lib/memory.h"
+#include "lib/pair.h"
+#include <pthread.h>
+
+#define PACKET 1024
+#define WORDS (PACKET / 4)
+#define PACKETS 32			/* of a message, which covers a buffer */
+#define SIZE (PACKETS * PACKET)
+#define DEPTH 4				/* messages under way */
+#define SECONDS 2
+#define LEAST 20			/* moves of the MR */
+#define POISON 0xdeadbeef
+
+FIXTURE(move)
+{
+	struct ibv_context *ctx;
+	struct pair pair;
+	struct memory at[2];
+	struct memory local;	/* DEPTH messages */
+	struct ibv_mr *mr, *local_mr;
+	uint64_t iova;
+	pthread_t thread;
+	bool stop;
+	uint64_t done;		/* operations completed */
+	enum ibv_wc_status failed;
+	const char *wrong;
+};
+
+FIXTURE_VARIANT(move)
+{
+	enum memory_kind kind[2];
+};
+
+FIXTURE_VARIANT_ADD(move, vgem_and_vgem) { .kind = { VGEM, VGEM } };
+FIXTURE_VARIANT_ADD(move, vgem_and_memfd) { .kind = { VGEM, MEMFD } };
+FIXTURE_VARIANT_ADD(move, memfd_and_memfd) { .kind = { MEMFD, MEMFD } };
+FIXTURE_VARIANT_ADD(move, bochs_and_memfd) { .kind = { BOCHS, MEMFD } };
+
+FIXTURE_SETUP(move)
+{
+	self->ctx = device_open();
+	pair_open(&self->pair, self->ctx, NULL);
+	for (int i = 0; i < 2; i++)
+		memory_open_filled(&self->at[i], variant->kind[i], SIZE, i);
+	memory_open_filled(&self->local, HOST, DEPTH * SIZE, 3);
+	self->mr = memory_reg(&self->at[0], self->pair.pd, RWA);
+	self->local_mr = memory_reg(&self->local, self->pair.pd, RWA);
+	self->iova = self->at[0].iova;
+}
+
+FIXTURE_TEARDOWN(move)
+{
+	mr_close(self->mr);
+	mr_close(self->local_mr);
+	pair_close(&self->pair);
+	for (int i = 0; i < 2; i++)
+		memory_close(&self->at[i]);
+	memory_close(&self->local);
+	device_close(self->ctx);
+}
+
+static uint32_t *words(struct memory *at, size_t byte)
+{
+	return (uint32_t *)(at->cpu + byte);
+}
+
+static void fill_words(uint32_t *p, uint32_t value)
+{
+	for (int i = 0; i < WORDS; i++)
+		p[i] = value;
+}
+
+static bool all_words(const uint32_t *p, uint32_t value)
+{
+	for (int i = 0; i < WORDS; i++)
+		if (p[i] != value)
+			return false;
+	return true;
+}
+
+/* Whether a thread has to end; the case looks at the reason when it has joined it. */
+static bool stopped(FIXTURE_DATA(move) *self)
+{
+	return __atomic_load_n(&self->stop, __ATOMIC_ACQUIRE) || self->wrong || self->failed;
+}
+
+static void post(FIXTURE_DATA(move) *self, enum ibv_wr_opcode opcode, int slot, uint32_t length)
+{
+	struct ibv_sge sge = { .addr = self->local.iova + slot * SIZE, .length = length,
+			       .lkey = self->local_mr->lkey };
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = slot, .opcode = opcode, .sg_list = &sge, .num_sge = 1,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = self->iova;
+		wr.wr.atomic.rkey = self->mr->rkey;
+		wr.wr.atomic.compare_add = 1;
+	} else {
+		wr.wr.rdma.remote_addr = self->iova;
+		wr.wr.rdma.rkey = self->mr->rkey;
+	}
+	if ((errno = ibv_post_send(self->pair.qp[0], &wr, &bad)))
+		fail_case("post send");
+}
+
+/* The slot of the next request that completes; completions of receives do not count. */
+static int next_slot(FIXTURE_DATA(move) *self)
+{
+	struct ibv_wc wc;
+
+	do {
+		if (wait_wc(&self->pair, &wc)) {
+			self->failed = wc.status;
+			return -1;
+		}
+	} while (wc.qp_num != self->pair.qp[0]->qp_num);
+	self->done++;
+	return wc.wr_id;
+}
+
+/* Put message M into a slot: packet P of it has the word M * PACKETS + P. */
+static void make_message(FIXTURE_DATA(move) *self, int slot, uint32_t m)
+{
+	for (int p = 0; p < PACKETS; p++)
+		fill_words(words(&self->local, slot * SIZE + p * PACKET), m * PACKETS + p);
+}
+
+static void *write_on(void *arg)
+{
+	FIXTURE_DATA(move) *self = arg;
+	uint32_t m = 1;
+	int slot;
+
+	for (slot = 0; slot < DEPTH; slot++, m++) {
+		make_message(self, slot, m);
+		post(self, IBV_WR_RDMA_WRITE, slot, SIZE);
+	}
+	while (!stopped(self)) {
+		slot = next_slot(self);
+		if (slot < 0)
+			return NULL;
+		make_message(self, slot, m++);
+		post(self, IBV_WR_RDMA_WRITE, slot, SIZE);
+	}
+	for (int i = 0; i < DEPTH && !self->failed; i++)
+		next_slot(self);
+	return (void *)(uintptr_t)(m - 1);	/* the last message */
+}
+
+static void *send_on(void *arg)
+{
+	FIXTURE_DATA(move) *self = arg;
+	uint32_t m = 1;
+
+	for (; !stopped(self); m++) {
+		post_recv(&self->pair, self->mr, self->iova, SIZE);
+		make_message(self, 0, m);
+		post(self, IBV_WR_SEND, 0, SIZE);
+		/* The completions of the send and of the receive. */
+		for (int n = 0; n < 2; n++) {
+			struct ibv_wc wc;
+
+			if (wait_wc(&self->pair, &wc)) {
+				self->failed = wc.status;
+				return NULL;
+			}
+		}
+		self->done++;
+	}
+	return (void *)(uintptr_t)(m - 1);
+}
+
+/*
+ * Whether each packet of a copy is whole: poison, or the packet of a message that belongs
+ * there.  NEWEST gets the newest that was seen in each position.
+ */
+static bool whole(const uint32_t *copy, uint32_t *newest)
+{
+	for (int p = 0; p < PACKETS; p++) {
+		const uint32_t *packet = copy + p * WORDS;
+
+		if (!all_words(packet, packet[0]) ||
+		    (packet[0] != POISON && packet[0] % PACKETS != p)) {
+			printf("# packet %d is torn: %#x ... %#x\n", p, packet[0],
+			       packet[WORDS - 1]);
+			return false;
+		}
+		if (packet[0] != POISON && packet[0] > newest[p])
+			newest[p] = packet[0];
+	}
+	return true;
+}
+
+static void poison(struct memory *at)
+{
+	for (int p = 0; p < PACKETS; p++)
+		fill_words(words(at, p * PACKET), POISON);
+}
+
+static bool poisoned(struct memory *at)
+{
+	for (int p = 0; p < PACKETS; p++)
+		if (!all_words(words(at, p * PACKET), POISON))
+			return false;
+	return true;
+}
+
+/* Move the MR under a thread that writes or sends, and check at each move. */
+static void turns_under_a_writer(struct __test_metadata *_metadata, FIXTURE_DATA(move) *self,
+				 void *(*writer)(void *))
+{
+	static uint32_t copy[SIZE / 4], newest[PACKETS];
+	uint64_t seen = 0, moved = 0;
+	double end = now() + SECONDS;
+	int turns = 0, here = 0;
+	void *last;
+
+	poison(&self->at[0]);
+	poison(&self->at[1]);
+	ASSERT_EQ(0, pthread_create(&self->thread, NULL, writer, self));
+	for (; now() < end && !stopped(self); turns++) {
+		struct memory *old = &self->at[here], *new = &self->at[!here];
+
+		ASSERT_TRUE(poisoned(new)) { TH_LOG("touched when it had been left"); }
+		ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, new, 0));
+		memcpy(copy, old->cpu, SIZE);
+		poison(old);
+		ASSERT_TRUE(whole(copy, newest));
+		usleep(500 + 1000 * (turns % 8));
+		ASSERT_TRUE(poisoned(old)) { TH_LOG("touched after the rereg returned"); }
+		moved += self->done != seen;
+		seen = self->done;
+		here = !here;
+	}
+	__atomic_store_n(&self->stop, true, __ATOMIC_RELEASE);
+	ASSERT_EQ(0, pthread_join(self->thread, &last));
+	ASSERT_EQ(IBV_WC_SUCCESS, self->failed) {
+		TH_LOG("an operation failed: %s", ibv_wc_status_str(self->failed));
+	}
+	ASSERT_LT(LEAST, turns);
+	ASSERT_LT(LEAST, self->done);
+	ASSERT_LT(LEAST / 2, moved);
+	/* Every packet of the last message has arrived in one of the buffers. */
+	for (int i = 0; i < 2; i++)
+		ASSERT_TRUE(whole(words(&self->at[i], 0), newest));
+	for (int p = 0; p < PACKETS; p++)
+		ASSERT_EQ((uintptr_t)last * PACKETS + p, newest[p]);
+	TH_LOG("%d turns, %llu messages", turns, (unsigned long long)self->done);
+}
+
+TEST_F(move, a_written_packet_is_whole_in_one_buffer)
+{
+	turns_under_a_writer(_metadata, self, write_on);
+}
+
+TEST_F(move, a_received_packet_is_whole_in_one_buffer)
+{
+	turns_under_a_writer(_metadata, self, send_on);
+}
+
+/* Read all of the MR again and again: a packet is from one buffer, never poison. */
+static void *read_on(void *arg)
+{
+	FIXTURE_DATA(move) *self = arg;
+	int slot;
+
+	for (slot = 0; slot < DEPTH; slot++)
+		post(self, IBV_WR_RDMA_READ, slot, SIZE);
+	while (!stopped(self)) {
+		slot = next_slot(self);
+		if (slot < 0)
+			return NULL;
+		for (int p = 0; p < PACKETS; p++) {
+			uint32_t *packet = words(&self->local, slot * SIZE + p * PACKET);
+
+			if (!all_words(packet, packet[0]))
+				self->wrong = "a packet of a read is torn";
+			else if (packet[0] == POISON)
+				self->wrong = "the old buffer was read after the rereg returned";
+			else if (packet[0] != p && packet[0] != PACKETS + p)
+				self->wrong = "a packet of a read is of no buffer";
+		}
+		post(self, IBV_WR_RDMA_READ, slot, SIZE);
+	}
+	for (int i = 0; i < DEPTH && !self->failed; i++)
+		next_slot(self);
+	return NULL;
+}
+
+static void mark_buffer(struct memory *at, int which)
+{
+	for (int p = 0; p < PACKETS; p++)
+		fill_words(words(at, p * PACKET), which * PACKETS + p);
+}
+
+TEST_F(move, a_read_packet_is_whole_from_one_buffer)
+{
+	double end = now() + SECONDS;
+	int turns = 0, here = 0;
+
+	mark_buffer(&self->at[0], 0);
+	mark_buffer(&self->at[1], 1);
+	ASSERT_EQ(0, pthread_create(&self->thread, NULL, read_on, self));
+	for (; now() < end && !stopped(self); turns++, here = !here) {
+		ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, &self->at[!here], 0));
+		poison(&self->at[here]);
+		usleep(500 + 1000 * (turns % 8));
+		mark_buffer(&self->at[here], here);
+	}
+	__atomic_store_n(&self->stop, true, __ATOMIC_RELEASE);
+	ASSERT_EQ(0, pthread_join(self->thread, NULL));
+	ASSERT_EQ(NULL, self->wrong) { TH_LOG("%s", self->wrong); }
+	ASSERT_EQ(IBV_WC_SUCCESS, self->failed) {
+		TH_LOG("a read failed: %s", ibv_wc_status_str(self->failed));
+	}
+	ASSERT_LT(LEAST, turns);
+	ASSERT_LT(LEAST, self->done);
+	TH_LOG("%d turns, %llu reads", turns, (unsigned long long)self->done);
+}
+
+static void *add_on(void *arg)
+{
+	FIXTURE_DATA(move) *self = arg;
+
+	for (int slot = 0; slot < DEPTH; slot++)
+		post(self, IBV_WR_ATOMIC_FETCH_AND_ADD, slot, 8);
+	while (!stopped(self)) {
+		int slot = next_slot(self);
+
+		if (slot < 0)
+			return NULL;
+		post(self, IBV_WR_ATOMIC_FETCH_AND_ADD, slot, 8);
+	}
+	for (int i = 0; i < DEPTH && !self->failed; i++)
+		next_slot(self);
+	return NULL;
+}
+
+TEST_F(move, every_atomic_adds_once_to_one_buffer)
+{
+	volatile uint64_t *word[2] = { (uint64_t *)self->at[0].cpu, (uint64_t *)self->at[1].cpu };
+	double end = now() + SECONDS;
+	int turns = 0, here = 0;
+
+	*word[0] = *word[1] = 0;
+	ASSERT_EQ(0, pthread_create(&self->thread, NULL, add_on, self));
+	for (; now() < end && !stopped(self); turns++, here = !here) {
+		uint64_t left;
+
+		ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, &self->at[!here], 0));
+		left = *word[here];
+		usleep(500 + 1000 * (turns % 8));
+		ASSERT_EQ(left, *word[here]);
+	}
+	__atomic_store_n(&self->stop, true, __ATOMIC_RELEASE);
+	ASSERT_EQ(0, pthread_join(self->thread, NULL));
+	ASSERT_EQ(IBV_WC_SUCCESS, self->failed) {
+		TH_LOG("an atomic failed: %s", ibv_wc_status_str(self->failed));
+	}
+	ASSERT_EQ(self->done, *word[0] + *word[1]);
+	ASSERT_LT(LEAST, turns);
+	ASSERT_LT(LEAST, self->done);
+	TH_LOG("%d turns, %llu atomics", turns, (unsigned long long)self->done);
+}
+
+TEST_HARNESS_MAIN
