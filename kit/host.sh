@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash disable=SC2154 # the variables of paths.sh
 #
-# What the host has to give, asked before anything is made: a place to write to, the
-# programs that the kit is run by, ids for the userland, and room on the disks.  Each
-# answer that is no comes in the first second and says what to do.
+# What the kit needs of the host: directories that it can write to, a few programs, ids
+# for the userland, and room on the disks.  ready() checks it before anything is made,
+# so that what is missing is said in the first second, with what to do.
 #
-# Products have the names that they have in build/: linux, kernel-debug, rdma-core-obj;
-# or rootfs and source-PROJECT for those of the cache.
+# Products are named as in build/ (linux, kernel-debug, rdma-core-obj); those in the cache
+# are rootfs and source-PROJECT.
 
-# ready PRODUCT...: die unless the host has what it takes to make these products and
-# what they are made from.
+# ready PRODUCT...: die unless the host has what it takes to make these products and the
+# products that they are made from.
 ready() {
 	local product
 	declare -A room=()
@@ -74,7 +74,7 @@ check_tools() {
 	fi
 }
 
-# mmdebstrap makes a userland as an ordinary user with the ids of a range of his own.
+# As an ordinary user mmdebstrap needs a range of ids that the user owns.
 check_ids() {
 	local user file first
 	user=$(id -un)
@@ -90,14 +90,14 @@ check_ids() {
 
 # --- Room on the disks -------------------------------------------------------
 
-# What the README says too: all that make check makes, when it is made.
+# The sizes of all that make check makes; the README has them too.
 build_takes='2.2 GB' cache_takes='1.8 GB'
 
-# takes PRODUCT PLACE MB: making it fills MB of the place (cache, build or tmp).
+# takes PRODUCT PLACE MB: making it needs so many MB in a place (cache, build or tmp).
 takes() { room[$1:$2]=$3; }
 
-# need PRODUCT: note the room for it and for what it is made from, if it is not there.
-# The numbers are from du, while it is made.
+# need PRODUCT: count the room for it and for what it is made from, unless it is there.
+# The numbers were measured with du while it was made.
 need() {
 	local own='' tree
 	case $1 in

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
 #
-# What every shell program of the kit needs: messages, a long step, the userland, and
-# the one rule of when a product is made again:
+# What every shell program of the kit needs: messages, long steps, commands inside the
+# userland, and the one rule of when a product is made again:
 #
 # A product (the userland, a source, a joined tree, a build) has a key: lines that name
 # everything that goes into it, that is the content of its inputs, the text of its
@@ -103,8 +103,8 @@ publish() {
 	rm -rf "$2.part.old.$$"
 }
 
-# Lines for a key: the text of this program, the userland, the content of files, and of
-# a git tree with its edits, committed or not.
+# Lines for a key: the text of this program, the userland, the content of files, and a
+# git tree with its edits, committed or not.
 program_key() { echo "program $(sha256sum <"$0")"; }
 userland_key() { echo "userland $(rootfs_key)"; }
 files_key() { echo "files $(cat -- "$@" | sha256sum)"; }
@@ -136,7 +136,7 @@ step() {
 	"$@" >"$log" 2>&1 </dev/null &
 	pid=$!
 	set +m
-	# shellcheck disable=SC2064 # the pid of now is meant
+	# shellcheck disable=SC2064 # the present value is meant
 	trap "kill -TERM -- -$pid 2>/dev/null; exit 130" INT TERM
 	if [ ! -t 2 ]; then
 		while kill -0 "$pid" 2>/dev/null; do
@@ -162,12 +162,13 @@ step() {
 }
 
 # in_userland [--tree DIR PATH] FUNCTION [ARGUMENT...]: run a function of this program
-# inside the userland (see scripts/enter).  It has the functions of this program and
-# the variables of kit/paths.sh, all else by its arguments; paths come by inside().
+# inside the userland (see scripts/enter), nicely.  There it can call the other functions
+# and has the variables of kit/paths.sh; everything else it gets as arguments.  Translate
+# paths with inside().
 in_userland() {
 	local options=()
 	[ "$1" != --tree ] || { options=("${@:1:3}"); shift 3; }
-	# shellcheck disable=SC2016 # it is for the shell inside
+	# shellcheck disable=SC2016 # the shell inside expands it
 	nice "$top/scripts/enter" "${options[@]}" bash -c '. /mrfd/kit/lib.sh; eval "$1"; shift; "$@"' \
 		"$0" "$(declare -f)" "$@"
 }
@@ -175,11 +176,11 @@ in_userland() {
 # --- Projects ----------------------------------------------------------------
 
 # The projects that we have a series for.
-# shellcheck disable=SC2034 # it is for whoever sources this
+# shellcheck disable=SC2034 # programs use it
 projects=(linux rdma-core perftest)
 
 # series_of PROJECT: where our side of it is, and its licence.
-# shellcheck disable=SC2034 # they are for the caller
+# shellcheck disable=SC2034 # callers use them
 series_of() {
 	licence='GPL-2.0 OR Linux-OpenIB'
 	case $1 in

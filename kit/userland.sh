@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash disable=SC2154 # $top and $cache are of kit/paths.sh
 #
-# How the Debian 13 userland is made from kit/userland.packages, and its name.
-# scripts/rootfs runs the recipe.  All that is built depends on the userland, so
-# each program of the kit asks rootfs_key for its identity.
+# The recipe of the Debian 13 userland, which scripts/rootfs runs, and its identity.
+# All products are made in the userland, so their keys have rootfs_key in them.
 
 suite=trixie
 
@@ -16,8 +15,8 @@ make_userland() {
 	proxy=$(apt-config shell P Acquire::http::Proxy | sed -n "s/^P='\(.*\)'$/\1/p")
 	[ -z "$proxy" ] || options+=(--aptopt="Acquire::http::Proxy \"$proxy\"")
 	mkdir "$part"
-	# A tar stream, not a directory: the files then belong to whoever runs
-	# this, root or not, and can be removed by them.
+	# A tar stream, not a directory: its files then belong to the user that runs
+	# this, root or not, who can remove them.
 	# QEMU, with its firmware, comes from backports: vfio-user needs 10.1.
 	# shellcheck disable=SC2016 # $1 is for the hook's own shell
 	mmdebstrap --variant=minbase --components=main "${options[@]}" \
