@@ -119,6 +119,10 @@ need() {
 		case $1 in kernel-stock*) need linux-stock ;; *) need linux ;; esac
 		takes "$1" build 350
 		;;
+	check-*) # a tree and objects of check-series
+		[ ! -e "$build/check-series/${1#check-}-obj" ] || return 0
+		case $1 in *-linux) takes "$1" build 2200 ;; *) takes "$1" build 200 ;; esac
+		;;
 	*-obj)
 		need rootfs
 		[ ! -e "$build/$1" ] || return 0
@@ -145,20 +149,21 @@ existing() {
 # The directory of a place, and the file system that it is on.
 place() { case $1 in cache) echo "$cache" ;; build) echo "$build" ;; tmp) echo "${TMPDIR:-/tmp}" ;; esac; }
 file_system() { df --output=target -- "$(existing "$(place "$1")")" | tail -n 1; }
-free_mb() { df --output=avail -BM -- "$1" | tail -n 1 | tr -dc 0-9; }
+free_mb() { df --output=avail -BM -- "$(existing "$(place "$1")")" | tail -n 1 | tr -dc 0-9; }
 
 check_room() {
 	local key where at free
-	declare -A needed=() parts=()
+	declare -A needed=() parts=() frees=()
 	for where in cache build tmp; do
 		at=$(file_system "$where")
 		for key in "${!room[@]}"; do
 			[ "${key#*:}" != "$where" ] || needed[$at]=$((${needed[$at]-0} + room[$key]))
 		done
+		frees[$at]=$(free_mb "$where")
 		parts[$at]="${parts[$at]-}${parts[$at]:+, }$(place "$where")"
 	done
 	for at in "${!needed[@]}"; do
-		free=$(free_mb "$at")
+		free=${frees[$at]}
 		[ "$free" -ge "${needed[$at]}" ] || die \
 			"the file system $at has $free MB free and ${needed[$at]} MB are needed on it (for ${parts[$at]})" \
 			"make room there; or put the cache elsewhere with XDG_CACHE_HOME=DIR, what is temporary with TMPDIR=DIR"
@@ -167,11 +172,13 @@ check_room() {
 
 # full_disks: after a failure, name each disk that is full.
 full_disks() {
-	local where at free
+	local where at free seen=' '
 	for where in build cache tmp; do
 		at=$(file_system "$where")
-		free=$(free_mb "$at")
-		[ "$free" -ge 50 ] || say "$prog: the file system $at is full: it has $free MB free, and $(place "$where") is on it" \
+		free=$(free_mb "$where")
+		[[ $free -lt 50 && $seen != *" $at "* ]] || continue
+		seen+="$at "
+		say "$prog: the file system $at is full: it has $free MB free, and $(place "$where") is on it" \
 			"($build takes $build_takes in all, $cache $cache_takes)"
 	done
 }
