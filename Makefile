@@ -8,26 +8,26 @@ MAKEFLAGS += --no-print-directory
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
-demo: ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png
-	@scripts/demo $(if $(PICTURE),--picture "$(PICTURE)")
+demo: ready ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png
+	@scripts/demo $(if $(PICTURE),--picture "$$PICTURE")
 
-check: ## run the tests; T=pattern runs some (see scripts/check --help), DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
+check: ready ## run the tests; T=pattern runs some (see scripts/check --help), DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
 	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(T),"$$T")
 
-bench: ## measure registration and transfer beside ordinary memory; tables and plots in build/bench
+bench: ready ## measure registration and transfer beside ordinary memory; tables and plots in build/bench
 	@scripts/bench
 
-shell: ## an interactive guest with rxe up and the tools on the path
+shell: ready ## an interactive guest with rxe up and the tools on the path
 	@scripts/shell
 
-scoreboard: ## rdma-core's suite on the stock stack beside ours; build/report/index.html shows all results
+scoreboard: ready ## rdma-core's suite on the stock stack beside ours; build/report/index.html shows all results
 	@scripts/scoreboard
 
 report: ## one page of the results so far, build/report/index.html
 	@scripts/report
 
 series: ## write the mailable series to build/series; SIGNOFF="Name <mail>" signs it
-	@scripts/series $(if $(SIGNOFF),--signoff "$(SIGNOFF)")
+	@scripts/series $(if $(SIGNOFF),--signoff "$$SIGNOFF")
 
 check-series: ## prove that the series applies, builds and is clean, patch by patch
 	@scripts/check-series
@@ -48,6 +48,10 @@ clean: ## remove build/; the cache of userland, sources and compiler stays
 	rm -rf build
 
 distclean: clean ## remove the cache too
-	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/mrfd"
+	@bash -c '. kit/paths.sh && set -x && rm -rf "$$cache"'
 
-.PHONY: help demo check bench shell scoreboard report series check-series kernel rdma-core perftest update clean distclean
+# What the host lacks is said before anything is built.
+ready:
+	@kit/ready kernel$(if $(DEBUG),-debug) rdma-core-obj perftest-obj
+
+.PHONY: help demo check bench shell scoreboard report series check-series kernel rdma-core perftest update clean distclean ready

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """usage: compare.py SENT SCREEN
 
-Compare two pictures pixel by pixel.  Exit with 0 if all are equal; else say how
-many are not and what the first of them, in reading order, should have been and
-is, and exit with 1.  Runs in the kit's userland, where PIL is."""
+Compare two pictures pixel by pixel.  If all pixels are equal, exit with 0.  If
+not, print how many differ and both colours of the first one in reading order,
+and exit with 1.  Needs PIL, which the kit's userland has."""
 
 import sys
 
@@ -12,7 +12,7 @@ from PIL import Image, ImageChops
 
 
 def difference(sent, screen):
-    """What differs, in words; None if nothing does."""
+    """Describe the difference of two pictures; None if they are equal."""
     if sent.size != screen.size:
         return "the sizes differ: sent %d x %d, screen %d x %d" % (*sent.size, *screen.size)
     red, green, blue = ImageChops.difference(sent, screen).split()

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A dumb buffer on a screen, by libdrm
+ * A dumb buffer on a screen, with libdrm
  *
- * A dumb buffer is memory that a card can show and that the CPU can reach, all
- * that is needed to put pixels on a screen without a 3D driver.  It goes
- * through three names: the handle that the card gives it when it is created,
- * the framebuffer that says how its bytes are pixels and that a CRTC can show,
- * and the PRIME fd by which another subsystem (here: RDMA) gets at it.
+ * A dumb buffer is memory that a card can show and that the CPU can access.
+ * This is all that a program needs to show pixels without a 3D driver.  The
+ * buffer has three names:
  *
- * The handle and the framebuffer belong to the open card and go with it.  The
- * fd does not: whoever imported the buffer by it keeps the memory alive.
+ *	handle		from the card, when the buffer is created
+ *	framebuffer	says how bytes become pixels; a CRTC can show it
+ *	PRIME fd	gives another subsystem (here: RDMA) access to the buffer
+ *
+ * The handle and the framebuffer exist until the card is closed.  A subsystem
+ * that has imported the buffer by its fd keeps the memory after that.
  */
 #include <drm_fourcc.h>
 #include <err.h>
@@ -25,7 +27,7 @@
 #include "display.h"
 #include "protocol.h"
 
-/* The card taken where none is named: QEMU's bochs-display. */
+/* The driver of the default card: that of QEMU's bochs-display. */
 #define USUAL_DRIVER "bochs-drm"
 #define MAX_CARDS 16
 
@@ -58,7 +60,7 @@ static int find_card(struct display *d)
 	char node[32];
 	int i;
 
-	/* Not every number is taken, and not every card has a screen (vgem). */
+	/* The numbers may have gaps, and vgem, for example, has no screen. */
 	for (i = 0; i < MAX_CARDS; i++) {
 		snprintf(node, sizeof(node), "/dev/dri/card%d", i);
 		if (open_card(d, node))
@@ -68,14 +70,14 @@ static int find_card(struct display *d)
 		close(d->fd);
 		d->fd = -1;
 	}
-	warnx("no card in /dev/dri is driven by " USUAL_DRIVER "; name one by --card");
+	warnx("no card in /dev/dri has the driver " USUAL_DRIVER "; name one with --card");
 	return -1;
 }
 
-/* The mode of the demo's size, else the one that the screen likes best. */
+/* Choose the mode of the demo's size, else the one that the screen prefers. */
 static void choose_mode(struct display *d, const drmModeConnector *connector)
 {
-	const drmModeModeInfo *mode, *best = connector->modes; /* there is one */
+	const drmModeModeInfo *mode, *best = connector->modes; /* not empty */
 	int i;
 
 	for (i = 0; i < connector->count_modes; i++) {
@@ -92,7 +94,7 @@ static void choose_mode(struct display *d, const drmModeConnector *connector)
 	d->height = best->vdisplay;
 }
 
-/* A CRTC that can feed one of the connector's encoders. */
+/* Choose a CRTC that can drive one of the connector's encoders. */
 static int choose_crtc(struct display *d, const drmModeRes *res,
 		       const drmModeConnector *connector)
 {
@@ -134,8 +136,8 @@ static bool try_connector(struct display *d, const drmModeRes *res, uint32_t id)
 }
 
 /*
- * Open the card of this node (NULL: the one of the usual driver) and choose
- * connector, CRTC and mode.  Nothing is changed on the screen yet.
+ * Open the card of this node (NULL: the card with the usual driver) and choose
+ * connector, CRTC and mode.  This does not change the screen yet.
  */
 int display_open(struct display *d, const char *node)
 {
@@ -187,11 +189,11 @@ static int fill(struct display *d, uint32_t colour)
 		for (x = 0; x < d->width; x++)
 			row[x] = colour;
 	}
-	/* From here on no process needs the buffer in its address space. */
+	/* From now on no process needs the buffer in its address space. */
 	return munmap(map, d->bytes);
 }
 
-/* Create the buffer, fill it with one colour (XRGB8888) and put it on screen. */
+/* Create the buffer, fill it with one colour (XRGB8888) and show it. */
 int display_show(struct display *d, uint32_t colour)
 {
 	uint32_t handles[4] = {}, pitches[4] = {}, offsets[4] = {};
@@ -220,12 +222,12 @@ int display_show(struct display *d, uint32_t colour)
 	return 0;
 }
 
-/* Return a PRIME fd of the buffer, for the caller to close. */
+/* Return a PRIME fd of the buffer.  The caller closes it. */
 int display_export(struct display *d)
 {
 	int fd;
 
-	/* Without DRM_RDWR the fd is read-only, and RDMA may not write by it. */
+	/* Without DRM_RDWR the fd is read-only, and RDMA cannot write to the buffer. */
 	if (drmPrimeHandleToFD(d->fd, d->handle, DRM_CLOEXEC | DRM_RDWR, &fd)) {
 		warn("cannot export the buffer as a PRIME fd");
 		return -1;
@@ -234,9 +236,9 @@ int display_export(struct display *d)
 }
 
 /*
- * Tell the card that the pixels have changed.  One that scans the buffer out as
- * it is has nothing to do and may not even have the call; one that shows a copy
- * makes it now.
+ * Tell the card that the pixels have changed.  A card that shows a copy of the
+ * buffer copies it now.  A card that scans out the buffer itself has nothing to
+ * do, and its driver may not implement the call (ENOSYS).
  */
 void display_flush(struct display *d)
 {
@@ -250,7 +252,7 @@ void display_close(struct display *d)
 {
 	if (d->fd < 0)
 		return;
-	/* This turns the screen off, too: nobody shows a removed framebuffer. */
+	/* This also turns the screen off: no CRTC shows a removed framebuffer. */
 	if (d->fb)
 		drmModeRmFB(d->fd, d->fb);
 	if (d->handle)

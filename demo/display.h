@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <xf86drmMode.h>
 
-/* One buffer on one screen; display.c says how it comes and goes. */
+/* One buffer on one screen, see display.c. */
 struct display {
 	int fd; /* the open card */
 	char driver[32];
@@ -17,11 +17,11 @@ struct display {
 	uint32_t height;
 	uint32_t pitch; /* bytes from one row to the next */
 	uint64_t bytes; /* of the whole buffer */
-	uint32_t handle; /* the buffer, in the card's own terms; 0: none */
-	uint32_t fb;	 /* the same as something that can be shown; 0: none */
+	uint32_t handle; /* of the buffer; 0: none */
+	uint32_t fb; /* the framebuffer; 0: none */
 };
 
-/* Each returns -1 after a message to stderr. */
+/* On failure each of these prints a message to stderr and returns -1. */
 int display_open(struct display *d, const char *node);
 int display_show(struct display *d, uint32_t colour);
 int display_export(struct display *d);

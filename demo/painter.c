@@ -5,13 +5,14 @@
  *	painter [--frames N] PICTURE HOST	paint it, N times
  *	painter --render OUT PICTURE		write what would be painted to OUT
  *
- * The peer is "screen", which answers the connection request with the shape of
+ * The peer is "screen", which answers the connection request with the size of
  * its screen and the address and rkey of the pixels (protocol.h).  The picture
- * is laid out here just as it is there, gaps at the ends of rows included, so
- * that a frame is one run of bytes and goes over in a few large writes.
+ * has the same layout here as there, with the gaps at the ends of rows.  So a
+ * frame is one run of bytes, and a few large writes transfer it.
  *
- * On this side all is ordinary RDMA: nothing shows that the memory at the other
- * end is a screen's.  Results are lines of KEY=VALUE on standard output.
+ * This side uses only ordinary RDMA.  It does not know that the memory at the
+ * other end belongs to a screen.  Results are lines of KEY=VALUE on standard
+ * output.
  */
 #include <drm_fourcc.h>
 #include <endian.h>
@@ -34,17 +35,17 @@
 #include "protocol.h"
 
 /*
- * Large enough that posting costs nothing, small enough that a frame is several
- * and the next is always on its way while one completes.
+ * Large, so that the cost of posting does not matter; but smaller than a frame,
+ * so that several writes are in flight at once.
  */
 #define WRITE_BYTES (256 * 1024)
 #define QUEUE_DEPTH 16
 
-#define CONNECT_SECONDS 60 /* for a screen that is still being set up */
+#define CONNECT_SECONDS 60 /* the screen may still be starting */
 #define RESOLVE_MS 2000
 #define MAX_FRAMES 10000
 
-/* Why a connection was refused, as InfiniBand numbers it. */
+/* The InfiniBand number of this reason to reject a connection. */
 #define REJECTED_BY_PEER 28
 
 struct painter {
@@ -63,7 +64,7 @@ static uint64_t now_ns(void)
 	return t.tv_sec * 1000000000ULL + t.tv_nsec;
 }
 
-/* Return NULL if connected, else what failed, with errno. */
+/* Return NULL if connected, else the name of the call that failed, with errno. */
 static const char *try_connect(struct painter *p, struct rdma_addrinfo *to)
 {
 	struct ibv_qp_init_attr attr = {
@@ -71,10 +72,10 @@ static const char *try_connect(struct painter *p, struct rdma_addrinfo *to)
 			 .max_recv_wr = 1, .max_recv_sge = 1 },
 		.qp_type = IBV_QPT_RC,
 	};
-	/* Six resends, then an error.  Seven is for ever with Soft-RoCE. */
+	/* Six retries, then an error.  With 7, Soft-RoCE retries for ever. */
 	struct rdma_conn_param param = { .retry_count = 6 };
 
-	/* An id with no event channel is synchronous: each call waits. */
+	/* An id without an event channel is synchronous: each call waits. */
 	if (rdma_create_id(NULL, &p->id, NULL, RDMA_PS_TCP)) {
 		p->id = NULL;
 		return "rdma_create_id";
@@ -83,7 +84,7 @@ static const char *try_connect(struct painter *p, struct rdma_addrinfo *to)
 		return "rdma_resolve_addr";
 	if (rdma_resolve_route(p->id, RESOLVE_MS))
 		return "rdma_resolve_route";
-	/* With no PD and no CQs given, librdmacm makes them and puts them in id. */
+	/* Without a PD and CQs librdmacm creates them and stores them in id. */
 	if (rdma_create_qp(p->id, NULL, &attr))
 		return "rdma_create_qp";
 	if (rdma_connect(p->id, &param))
@@ -98,8 +99,8 @@ static bool screen_refused(const struct painter *p)
 }
 
 /*
- * The screen may not be there yet, nor its network: whatever fails is tried
- * again for a while, unless it is the screen itself that refuses.
+ * The screen or its network may not be ready yet.  So try again for a while
+ * after any failure, unless the screen itself refuses.
  */
 static int connect_to_screen(struct painter *p, const char *host)
 {
@@ -111,7 +112,7 @@ static int connect_to_screen(struct painter *p, const char *host)
 
 	error = rdma_getaddrinfo(host, DEMO_PORT, &hints, &to);
 	if (error) {
-		/* -1 leaves the reason in errno; all else is getaddrinfo()'s own. */
+		/* -1: the reason is in errno; else it is an error of getaddrinfo(). */
 		warnx("cannot find %s: %s", host,
 		      error == -1 ? strerror(errno) : gai_strerror(error));
 		return -1;
@@ -142,7 +143,7 @@ static int take_offer(struct painter *p)
 	const struct rdma_conn_param *answer = &p->id->event->param.conn;
 	struct screen_offer *o = &p->offer;
 
-	/* It may be longer: the transport pads it to a fixed size. */
+	/* It may be longer, because the transport pads it to a fixed size. */
 	if (answer->private_data_len < sizeof(*o)) {
 		warnx("the peer is no screen: its answer has %u bytes of private data",
 		      answer->private_data_len);
@@ -170,7 +171,7 @@ static int prepare_frame(struct painter *p, const struct picture *picture)
 
 	if (picture_fit(&p->frame, o->width, o->height, o->pitch, picture))
 		return -1;
-	/* The device only reads it: no access flag is needed. */
+	/* The device only reads the picture, so no access flag is needed. */
 	p->mr = ibv_reg_mr(p->id->pd, p->frame.pixels, picture_bytes(&p->frame), 0);
 	if (!p->mr) {
 		warn("cannot register the picture");
@@ -179,7 +180,7 @@ static int prepare_frame(struct painter *p, const struct picture *picture)
 	return 0;
 }
 
-/* Post the write that brings the bytes from AT on; return how many, or 0. */
+/* Post a write of the frame's bytes from AT on; return their number, 0 on error. */
 static size_t post_write(struct painter *p, size_t at, bool last)
 {
 	const size_t left = picture_bytes(&p->frame) - at;
@@ -206,8 +207,8 @@ static size_t post_write(struct painter *p, size_t at, bool last)
 }
 
 /*
- * Sleep until there may be a completion.  The screen does not hang up while it is
- * being painted on, so that any event of the connection is bad news.
+ * Sleep until there may be a completion.  The screen does not disconnect while it
+ * is painted, so any event of the connection is an error.
  */
 static int wait_for_completion(struct painter *p)
 {
@@ -223,7 +224,7 @@ static int wait_for_completion(struct painter *p)
 		return -1;
 	}
 	if (fds[1].revents) {
-		warnx("the screen went away while it was being painted on");
+		warnx("the screen went away while it was painted");
 		return -1;
 	}
 	if (ibv_get_cq_event(p->id->send_cq_channel, &cq, &context)) {
@@ -234,7 +235,7 @@ static int wait_for_completion(struct painter *p)
 	return 0;
 }
 
-/* Take completions, after a sleep if there is none yet; how many, or -1. */
+/* Poll for completions, and sleep if there are none; return their number or -1. */
 static int reap(struct painter *p)
 {
 	struct ibv_cq *cq = p->id->send_cq;
@@ -248,7 +249,7 @@ static int reap(struct painter *p)
 			warnx("ibv_req_notify_cq: %s", strerror(error));
 			return -1;
 		}
-		/* What came before the request is not notified of: look again. */
+		/* A completion before the request causes no notification: poll again. */
 		n = ibv_poll_cq(cq, QUEUE_DEPTH, wc);
 		if (n == 0)
 			return wait_for_completion(p);
@@ -266,7 +267,7 @@ static int reap(struct painter *p)
 	return n;
 }
 
-/* Paint all frames, with as many writes in flight as the queue takes. */
+/* Paint all frames, and keep the send queue full. */
 static int paint(struct painter *p)
 {
 	const size_t frame_bytes = picture_bytes(&p->frame);
@@ -315,7 +316,7 @@ static int paint_on(const char *host, unsigned int frames, const struct picture 
 	else
 		ret = 0;
 out:
-	/* In the reverse order of the making; what was never made is NULL. */
+	/* Destroy in the reverse order.  What was never created is NULL. */
 	if (p.mr)
 		ibv_dereg_mr(p.mr);
 	picture_free(&p.frame);
@@ -366,7 +367,7 @@ int main(int argc, char **argv)
 		usage(stderr);
 	if (frames < 1 || frames > MAX_FRAMES)
 		errx(2, "--frames takes 1 to %d", MAX_FRAMES);
-	/* A line must leave when it is printed: somebody acts on it. */
+	/* Write each line at once: a program may wait for it. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 
 	if (picture_read(&picture, argv[optind]))

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * PNG files and pixels as a screen wants them
+ * PNG files, and pixels in the format of a screen
  *
- * libpng's simplified API brings every kind of PNG (grey, palette, 16 bit,
- * transparent) to one pixel format.  A picture is fitted to a screen by an
- * average over the source pixels that each screen pixel covers; where it is
- * enlarged that is the one nearest pixel, and where the sizes are equal it
- * changes nothing, which is what lets the demo compare pixels after the fact.
+ * libpng's simplified API converts every kind of PNG (grey, palette, 16 bit,
+ * transparent) to one pixel format.  To fit a picture to a screen, each screen
+ * pixel gets the average of the source pixels that it covers.  If the picture
+ * is enlarged, that is the nearest source pixel.  If the sizes are equal, no
+ * pixel changes.
  */
 #include <err.h>
 #include <png.h>
@@ -17,7 +17,7 @@
 
 #define PIXEL 4 /* bytes */
 
-/* What shows through where a picture is transparent, and around it. */
+/* The colour around a picture, and behind its transparent pixels. */
 static const png_color paper = { .red = 0x1b, .green = 0x26, .blue = 0x31 };
 
 static int picture_alloc(struct picture *p, uint32_t width, uint32_t height, size_t pitch)
@@ -44,12 +44,12 @@ static void put_pixel(unsigned char *to, unsigned int blue, unsigned int green, 
 	to[0] = blue;
 	to[1] = green;
 	to[2] = red;
-	to[3] = 0xff; /* the X of XRGB; to libpng, which has no X, opaque alpha */
+	to[3] = 0xff; /* the X of XRGB; libpng has no X and reads it as opaque */
 }
 
 /*
- * Without an alpha channel in the format libpng lays transparent pixels on the
- * paper, but then a pixel has three bytes: one more pass spreads them to four.
+ * libpng puts transparent pixels on the paper only if the format has no alpha
+ * channel.  A pixel then has three bytes, so copy them to four afterwards.
  */
 static int decode(struct picture *p, png_image *image, const char *path)
 {
@@ -87,9 +87,9 @@ int picture_read(struct picture *p, const char *path)
 		warnx("%s: %s", path, image.message);
 		return -1;
 	}
-	/* libpng takes 16 bit samples for linear light; few programs write that. */
+	/* By default libpng takes 16 bit samples as linear, but few files have that. */
 	image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
-	/* The bound is libpng's own: it counts the bytes of a picture in 32 bits. */
+	/* libpng has the same limit: it counts the bytes of a picture in 32 bits. */
 	if (image.height > UINT32_MAX / PIXEL / image.width)
 		warnx("%s: %u x %u pixels are too many", path, image.width, image.height);
 	else
@@ -98,7 +98,7 @@ int picture_read(struct picture *p, const char *path)
 	return ret;
 }
 
-/* The average colour of a box of at least one pixel, [x0, x1) by [y0, y1). */
+/* Write the average colour of the box [x0, x1) by [y0, y1); it is not empty. */
 static void average(unsigned char *to, const struct picture *from, uint32_t x0, uint32_t x1,
 		    uint32_t y0, uint32_t y1)
 {
@@ -117,7 +117,7 @@ static void average(unsigned char *to, const struct picture *from, uint32_t x0, 
 	put_pixel(to, (sum[0] + n / 2) / n, (sum[1] + n / 2) / n, (sum[2] + n / 2) / n);
 }
 
-/* The pixel of a side of FROM pixels at which pixel I of TO pixels begins. */
+/* Convert position I on a side of TO pixels to one on a side of FROM pixels. */
 static uint32_t scale(uint32_t i, uint32_t from, uint32_t to)
 {
 	return (uint64_t)i * from / to;
@@ -130,7 +130,7 @@ static uint32_t box_end(uint32_t i, uint32_t from, uint32_t to)
 	return end > begin ? end : begin + 1;
 }
 
-/* Make a picture of this size with the other one as large as it goes, centred. */
+/* Make a picture of this size with the other one in its centre, scaled to fit. */
 int picture_fit(struct picture *to, uint32_t width, uint32_t height, size_t pitch,
 		const struct picture *from)
 {

@@ -18,7 +18,10 @@ static inline size_t picture_bytes(const struct picture *p)
 	return p->pitch * p->height;
 }
 
-/* Each returns -1 after a message to stderr; picture_free() what they made. */
+/*
+ * On failure each of these prints a message to stderr and returns -1.  The caller
+ * releases the pictures of picture_read() and picture_fit() with picture_free().
+ */
 int picture_read(struct picture *p, const char *path);
 int picture_fit(struct picture *to, uint32_t width, uint32_t height, size_t pitch,
 		const struct picture *from);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the screen tells the painter
+ * What the screen sends to the painter
  *
- * A peer that is to write into memory needs its address and its rkey.  The
- * screen sends both, with the shape of the picture, in the private data of its
- * answer to the connection request (rdma_accept()): 196 bytes are there for the
- * taking, and so neither side needs a message of its own for it.
+ * The painter needs the address and the rkey of the memory that it writes to.
+ * The screen sends both, with the size of the picture, in the private data of
+ * its answer to the connection request (rdma_accept()).  The private data has
+ * room for 196 bytes, so no separate message is needed.
  *
- * The painter then writes, and its last write carries an immediate: the number
- * of frames painted.  That is all there is to the protocol.
+ * The painter then writes.  Its last write carries the number of painted frames
+ * as immediate data, which ends the protocol.
  */
 #ifndef DEMO_PROTOCOL_H
 #define DEMO_PROTOCOL_H
@@ -17,13 +17,13 @@
 
 #define DEMO_PORT "7471"
 
-/* The size of the screen, where it has such a mode. */
+/* The size of the screen, if it has such a mode. */
 #define DEMO_WIDTH 1280
 #define DEMO_HEIGHT 800
 
 #define DEMO_MAGIC 0x6d726664 /* "mrfd" */
 
-/* Big endian, whatever the machines at both ends are. */
+/* Every field is big endian. */
 struct screen_offer {
 	uint32_t magic;
 	uint32_t format; /* a DRM fourcc */

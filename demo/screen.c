@@ -2,18 +2,18 @@
 /*
  * screen - let a peer paint a screen by RDMA
  *
- * Pixels usually reach a screen through memory that a process has mapped.  Here
- * no process has: the buffer being shown is exported as a PRIME fd, registered
- * by that fd, and a peer writes into it.  The steps, in main():
+ * Usually a process maps the memory of a screen to write its pixels.  Here no
+ * process does: the buffer on the screen is exported as a PRIME fd, registered
+ * by that fd, and a peer writes to it.  The steps, in main():
  *
  *	show a dumb buffer		display.c
  *	wait for a painter		librdmacm
  *	register the buffer by its fd	ibv_reg_mr_fd()
- *	hand over address and rkey	in the private data of rdma_accept()
- *	wait until it has painted	a receive that an immediate completes
- *	keep the picture up		until a line, or the end, of standard input
+ *	send its address and rkey	in the private data of rdma_accept()
+ *	wait until it is painted	a receive that an immediate completes
+ *	keep the picture		until a line or the end of standard input
  *
- * Results are lines of KEY=VALUE on standard output, for scripts/demo; messages
+ * Results are lines of KEY=VALUE on standard output, for scripts/demo.  Messages
  * for people go to standard error.
  */
 #include <arpa/inet.h>
@@ -35,14 +35,13 @@
 #include "display.h"
 #include "protocol.h"
 
-/* What the screen shows until the painter comes; it is in no picture of ours. */
+/* The colour of the screen until it is painted; no picture of ours has it. */
 #define BACKGROUND 0x00803060
 
 /*
- * The address by which a peer names the first byte.  The memory has none of its
- * own, so that any will do that is a multiple of the page size (the region
- * begins at byte IOVA mod page size of the fd); this is one that cannot be
- * taken for a pointer.
+ * The address of the first byte for a peer.  The memory has no address of its
+ * own, so any multiple of the page size will do (the region starts at byte IOVA
+ * modulo the page size of the fd).  This one cannot be mistaken for a pointer.
  */
 #define IOVA 0x1000000000000000ULL
 
@@ -101,7 +100,7 @@ static int wait_for_painter(struct screen *s)
 	warnx("waiting for a painter on port " DEMO_PORT);
 	if (next_event(s, RDMA_CM_EVENT_CONNECT_REQUEST))
 		return -1;
-	/* One is enough; who comes later finds nobody listening. */
+	/* One painter is enough: refuse further ones. */
 	rdma_destroy_id(s->listener);
 	s->listener = NULL;
 	return 0;
@@ -134,10 +133,10 @@ static uint64_t now_ns(void)
 }
 
 /*
- * Register the buffer with the device that the painter is coming by, which is
- * known only since it has asked.  The buffer is on screen by now, and must be:
- * registration pins it where it is, and a card may keep what it does not show in
- * memory that it cannot show.
+ * Register the buffer with the device of the connection, which is known only
+ * after the painter's request.  The buffer must be on the screen before this:
+ * registration pins it where it is, and a card may keep a buffer that is not on
+ * the screen in memory that it cannot show.
  */
 static int register_buffer(struct screen *s)
 {
@@ -155,7 +154,7 @@ static int register_buffer(struct screen *s)
 			      IBV_MR_FD_TYPE_DMABUF, fd, access);
 	error = errno;
 	end = now_ns();
-	/* The memory region holds the buffer by itself: the fd is done with. */
+	/* The memory region holds its own reference to the buffer. */
 	close(fd);
 
 	if (!s->mr) {
@@ -170,8 +169,8 @@ static int register_buffer(struct screen *s)
 }
 
 /*
- * The receive must be there before the peer can write, and notification be asked
- * for before what is to be notified of: all of it comes before the accept.
+ * Do this before the accept: after it the painter can write at once.  The receive
+ * must be posted by then, and the notification requested before the completion.
  */
 static int prepare_qp(struct screen *s)
 {
@@ -179,10 +178,10 @@ static int prepare_qp(struct screen *s)
 		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
 		.qp_type = IBV_QPT_RC,
 	};
-	struct ibv_recv_wr *bad, wr = {}; /* an immediate needs no buffer */
+	struct ibv_recv_wr *bad, wr = {}; /* a write with immediate needs no buffer */
 	int error;
 
-	/* With no PD and no CQs given, librdmacm makes them and puts them in id. */
+	/* Without a PD and CQs librdmacm creates them and stores them in id. */
 	if (rdma_create_qp(s->id, NULL, &attr)) {
 		warn("rdma_create_qp");
 		return -1;
@@ -221,7 +220,7 @@ static int accept_painter(struct screen *s)
 	return next_event(s, RDMA_CM_EVENT_ESTABLISHED);
 }
 
-/* Return 1 when the painter is done, 0 if not yet, -1 if it never will be. */
+/* Return 1 if the painter has finished, 0 if not yet, -1 if it has failed. */
 static int poll_done(struct screen *s)
 {
 	struct ibv_wc wc;
@@ -242,8 +241,8 @@ static int poll_done(struct screen *s)
 }
 
 /*
- * A painter that dies sends no immediate, so that the connection is watched
- * along with the completion.
+ * A painter that dies sends no immediate.  So wait for an event of the connection
+ * as well as for the completion.
  */
 static int wait_until_painted(struct screen *s)
 {
@@ -275,7 +274,7 @@ static int wait_until_painted(struct screen *s)
 	if (done <= 0)
 		return -1;
 
-	/* It hangs up when it is done; answer, or it would wait for us. */
+	/* The painter disconnects at the end and waits until we do so too. */
 	if (next_event(s, RDMA_CM_EVENT_DISCONNECTED))
 		return -1;
 	rdma_disconnect(s->id);
@@ -288,13 +287,13 @@ static void keep_picture(struct screen *s)
 
 	display_flush(&s->display);
 	printf("shown=1\n");
-	warnx("the picture is up; Return ends it");
+	warnx("the picture is on the screen; press Return to end");
 	do
 		c = getchar();
 	while (c != '\n' && c != EOF);
 }
 
-/* In the reverse order of the making; what was never made is NULL. */
+/* Destroy in the reverse order.  What was never created is NULL. */
 static int tear_down(struct screen *s, int ret)
 {
 	int error = s->mr ? ibv_dereg_mr(s->mr) : 0;
@@ -303,7 +302,7 @@ static int tear_down(struct screen *s, int ret)
 		warnx("ibv_dereg_mr: %s", strerror(error));
 		ret = -1;
 	}
-	/* A painter that was not accepted yet is rejected by this. */
+	/* This rejects a painter that was not accepted yet. */
 	if (s->id)
 		rdma_destroy_ep(s->id);
 	if (s->listener)
@@ -334,7 +333,7 @@ int main(int argc, char **argv)
 			"usage: %s [--card /dev/dri/cardN]\n", argv[0]);
 		return option == 'h' ? 0 : 2;
 	}
-	/* A line must leave when it is printed: somebody acts on it. */
+	/* Write each line at once: a program may wait for it. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 
 	if (display_open(&s.display, node))

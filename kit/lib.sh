@@ -1,23 +1,39 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
 #
-# What every shell program of the kit needs: where things are, how a long step
-# is shown, how an error is told, and how a product is made so that a half of it
-# can never be taken for the whole.
+# What every shell program of the kit needs: messages, long steps, commands inside the
+# userland, and the one rule of when a product is made again:
 #
-# The last rule is kept in one way everywhere: a product is made under a name
-# of its own ("NAME.part.PID") and renamed when it is complete; a stamp file
-# that says what it was made from is written after it.  Whoever comes next
-# looks at the name and the stamp only.
+# A product (the userland, a source, a joined tree, a build) has a key: lines that name
+# everything that goes into it, that is the content of its inputs, the text of its
+# recipe, and the userland that it is made in.  Beside PRODUCT is PRODUCT.stamp with
+# the key that PRODUCT was made from.  produce() makes the product if the two keys
+# differ.  It compares them first without a lock, then again with PRODUCT.lock held,
+# because another run may have made the product meanwhile.  It removes the stamp before
+# the recipe runs and writes it after, so an interrupted run leaves no stamp and the
+# next run starts again.  What make or ninja keep inside a build directory is theirs.
+#
+# The cache serves checkouts of different ages: a product there has a hash of its key in
+# its name.
 
 set -euo pipefail
+shopt -s inherit_errexit
 
 # shellcheck source=kit/paths.sh
 . "$(dirname "${BASH_SOURCE[0]}")/paths.sh"
+# shellcheck source=kit/userland.sh
+. "$top/kit/userland.sh"
+# shellcheck source=kit/host.sh
+. "$top/kit/host.sh"
 
-prog=${0##*/}
+# The project may belong to another user than the one that builds it, in CI for one.
+export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
 
-# die WHAT [WHY-OR-WHAT-TO-DO ...]: one line for each argument, then exit 1.
+prog=scripts/${0##*/}
+
+# --- Messages ----------------------------------------------------------------
+
+# die WHAT [WHY-OR-WHAT-TO-DO ...]: print one line for each argument and exit with 1.
 die() {
 	printf '%s: %s\n' "$prog" "$1" >&2
 	shift
@@ -28,16 +44,90 @@ die() {
 
 say() { printf '%s\n' "$*" >&2; }
 
+# any PATTERN (expanded): whether a file matches it.
+any() { [ -e "$1" ]; }
+
 # usage: print the comment block at the head of the program (after #! and SPDX).
 usage() {
-	sed -n '/^# SPDX/d; 2,/^[^#]/ { /^#/ { s/^# \{0,1\}//; p } }' "$0"
-	exit "${1:-0}"
+	sed -n '2,/^$/ { /^# SPDX/d; s/^# \{0,1\}//p }' "$0"
+	exit
 }
 
-# step LOG TITLE COMMAND...: run a long command with its output in
-# build/logs/LOG; on a terminal show title and seconds, in CI a line for each
-# minute and one at the end.  On failure show the end of the log and exit.  Call
-# it plainly, never left of || or &&: that would switch off -e inside COMMAND.
+# misuse WHAT: the program was called in a wrong way.
+misuse() {
+	printf '%s: %s\n  %s --help lists the arguments\n' "$prog" "$1" "$prog" >&2
+	exit 2
+}
+
+# --- Products ----------------------------------------------------------------
+
+# produce PRODUCT KEY RECIPE [ARGUMENT...]: make PRODUCT by running RECIPE, unless it was
+# made from what the function KEY prints now.  Call it plainly, never left of || or &&
+# and not in a condition: those switch off -e inside RECIPE.
+produce() {
+	local key
+	key=$("$2")
+	is_made "$1" "$key" || locked "$1" remake "$@"
+}
+
+is_made() { [ -e "$1" ] && [ "$(cat "$1.stamp" 2>/dev/null)" = "$2" ]; }
+
+# locked PRODUCT COMMAND...: run COMMAND while no other run makes PRODUCT.
+locked() {
+	local lock
+	mkdir -p "${1%/*}"
+	exec {lock}>"$1.lock"
+	flock -n "$lock" || { say "$prog: waiting for another run that makes $1"; flock "$lock"; }
+	shift
+	"$@"
+	exec {lock}>&-
+}
+
+# The part of produce() that runs with the lock held.
+remake() {
+	local product=$1 key
+	key=$("$2")
+	shift 2
+	! is_made "$product" "$key" || return 0
+	rm -f "$product.stamp"
+	rm -rf "$product".part.* # what interrupted runs left
+	"$@"
+	echo "$key" >"$product.stamp"
+}
+
+# publish PART PRODUCT: the complete PART becomes PRODUCT, in place of an older one.
+publish() {
+	sync -d "$1" 2>/dev/null || true
+	[ ! -d "$2" ] || mv -T "$2" "$2.part.old.$$"
+	mv -T "$1" "$2"
+	rm -rf "$2.part.old.$$"
+}
+
+# Lines for a key: the text of this program, the userland, the content of files, and a
+# git tree with its edits, committed or not.
+program_key() { echo "program $(sha256sum <"$0")"; }
+userland_key() { echo "userland $(rootfs_key)"; }
+files_key() { echo "files $(cat -- "$@" | sha256sum)"; }
+tree_key() {
+	echo "commit $(git -C "$1" rev-parse HEAD)"
+	echo "edits $(git -C "$1" diff --no-ext-diff --binary HEAD | sha256sum)"
+	echo "new files $(cd "$1" && git ls-files -z -o --exclude-standard | xargs -0r sha256sum | sha256sum)"
+}
+
+# ours_key: what our side of a project is, as a hash (after series_of).
+ours_key() {
+	local files=(find "${patches#"$top"/}" "${ours#"$top"/}" -type f ! -name cover.md)
+	(cd "$top" && {
+		"${files[@]}" -print0 | sort -z | xargs -0r sha256sum
+		"${files[@]}" -perm /111 | sort
+	} | sha256sum | cut -d' ' -f1)
+}
+
+# --- Steps and the userland --------------------------------------------------
+
+# step LOG TITLE COMMAND...: run a long command with its output in build/logs/LOG.  On a
+# terminal show title and seconds, in CI a line for each minute and one at the end.  On
+# failure show the end of the log and exit.  Call it plainly, as produce.
 step() {
 	local log=$logs/$1 title=$2 start=$SECONDS pid status=0 minute=1
 	shift 2
@@ -46,7 +136,7 @@ step() {
 	"$@" >"$log" 2>&1 </dev/null &
 	pid=$!
 	set +m
-	# shellcheck disable=SC2064 # the pid of now is meant
+	# shellcheck disable=SC2064 # the present value is meant
 	trap "kill -TERM -- -$pid 2>/dev/null; exit 130" INT TERM
 	if [ ! -t 2 ]; then
 		while kill -0 "$pid" 2>/dev/null; do
@@ -64,50 +154,33 @@ step() {
 	trap - INT TERM
 	if [ "$status" != 0 ]; then
 		say "$title ... FAILED after $((SECONDS - start)) s; the end of $log:"
-		tail -n 40 "$log" >&2
+		if [ -s "$log" ]; then tail -n 40 "$log" >&2; else say "(nothing is in it)"; fi
+		full_disks
 		exit 1
 	fi
 	say "$title ... done in $((SECONDS - start)) s"
 }
 
-# lock NAME: let one run at a time make the product NAME; released at exit.
-lock() {
-	mkdir -p "$cache"
-	exec 9>"$cache/$1.lock"
-	flock -n 9 || { say "$prog: waiting for another run that makes $1"; flock 9; }
+# in_userland [--tree DIR PATH] FUNCTION [ARGUMENT...]: run a function of this program
+# inside the userland (see scripts/enter), nicely.  There it can call the other functions
+# and has the variables of kit/paths.sh; everything else it gets as arguments.  Translate
+# paths with inside().
+in_userland() {
+	local options=()
+	[ "$1" != --tree ] || { options=("${@:1:3}"); shift 3; }
+	# shellcheck disable=SC2016 # the shell inside expands it
+	nice "$top/scripts/enter" "${options[@]}" bash -c '. /mrfd/kit/lib.sh; eval "$1"; shift; "$@"' \
+		"$0" "$(declare -f)" "$@"
 }
 
-# publish PART NAME: the complete product PART becomes NAME.
-publish() {
-	sync -d "$1" 2>/dev/null || true
-	mv -T "$1" "$2"
-}
-
-# sweep PREFIX: remove what interrupted runs left; the caller holds the lock.
-sweep() { rm -rf "$1".part.*; }
-
-# The userland is named after what it is made from: the list and the recipe.
-rootfs_key() {
-	{
-		grep -v '^ *#' "$top/kit/userland.packages"
-		sed -n '/^make_rootfs()/,/^}/p' "$top/scripts/rootfs"
-	} | sha256sum | cut -c1-12
-}
-
-rootfs_dir() { echo "$cache/rootfs-$(rootfs_key)"; }
-
-# ours_key: what our side of a project is, as a hash (after series_of).
-ours_key() {
-	find "$patches" "$ours" -type f ! -name cover.md -print0 |
-		sort -z | xargs -0r sha256sum | sha256sum | cut -d' ' -f1
-}
+# --- Projects ----------------------------------------------------------------
 
 # The projects that we have a series for.
-# shellcheck disable=SC2034 # it is for whoever sources this
+# shellcheck disable=SC2034 # programs use it
 projects=(linux rdma-core perftest)
 
-# series_of PROJECT: where our side of it lives, and the licence that it has.
-# shellcheck disable=SC2034 # they are for the caller
+# series_of PROJECT: where our side of it is, and its licence.
+# shellcheck disable=SC2034 # callers use them
 series_of() {
 	licence='GPL-2.0 OR Linux-OpenIB'
 	case $1 in
@@ -116,4 +189,11 @@ series_of() {
 	perftest) patches=$top/patches/perftest-25 ours=$top/perftest licence='GPL-2.0 OR BSD-2-Clause' ;;
 	*) return 1 ;;
 	esac
+}
+
+# one_project ARGUMENT: it is the project that the program is for; sets $name.
+one_project() {
+	[ -z "$name" ] || misuse "one project at a time; unknown argument: $1"
+	series_of "$1" || misuse "unknown argument: $1"
+	name=$1
 }

@@ -11,11 +11,22 @@
 #
 # kit/mrfd/paths.py reads these variables for the Python programs.
 
-top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+# Where it cannot work it says so, for every program: one line, then failure.
+cannot() { printf 'mrfd: %s\n' "$1" >&2; return 1; }
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P && echo .) # a last newline counts
+top=${top%$'\n.'}
 build=$top/build
 logs=$build/logs
-home=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
-cache=$(realpath -ms -- "${XDG_CACHE_HOME:-${home:-/nonexistent}/.cache}/mrfd")
+home=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)} || home=
+case ${XDG_CACHE_HOME:-${home:+$home/.cache}} in
+/*) cache=$(realpath -ms -- "${XDG_CACHE_HOME:-$home/.cache}/mrfd") ;;
+'') cannot "no place for the cache: this user has no home; set XDG_CACHE_HOME to a directory" || return ;;
+*) cannot "the place for the cache has to be an absolute path: ${XDG_CACHE_HOME:-HOME=$HOME}" || return ;;
+esac
+case $top$cache in
+*$'\n'*) cannot "there is a newline in the path of the project or of the cache: move it" || return ;;
+esac
 
 # inside PATH: the name of a path of the project or of the cache inside.
 inside() {

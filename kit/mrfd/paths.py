@@ -3,12 +3,15 @@
 
 import os
 import subprocess
+import sys
 
 _SAID = subprocess.run(
     ["bash", "-c", '. "$0" && printf "%s\\0" "$top" "$build" "$cache"',
      os.path.join(os.path.dirname(os.path.realpath(__file__)), os.pardir, "paths.sh")],
-    stdout=subprocess.PIPE, check=True).stdout
-TOP, BUILD, CACHE = (os.fsdecode(path) for path in _SAID.split(b"\0")[:3])
+    stdout=subprocess.PIPE, check=False)
+if _SAID.returncode:  # it has said why
+    sys.exit(_SAID.returncode)
+TOP, BUILD, CACHE = (os.fsdecode(path) for path in _SAID.stdout.split(b"\0")[:3])
 SCRIPTS = os.path.join(TOP, "scripts")
 INSIDE = "/mrfd"  # the project inside the userland and in a guest
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Buffers of a DRM device, whatever its driver: a dumb buffer of the node that
- * --use_drm names, handed out by its PRIME (dma-buf) file descriptor, and mapped
- * as well, because some tests look at what has arrived.
+ * Buffers of a DRM device with any driver: dumb buffers of the node that
+ * --use_drm names. A buffer is exported as a PRIME (dma-buf) file descriptor and
+ * registered by it. It is also mapped, because some tests look at the data that
+ * has arrived.
  *
- * The memory may be a GPU's own or the system's. Either way the mapping is for
- * the CPU alone: it has no pages that ibv_reg_mr() could take, and is registered
- * by the descriptor.
+ * The memory may be that of a GPU or of the system. In both cases the mapping is
+ * only for the CPU: ibv_reg_mr() cannot pin its pages.
  */
 
 #include <stdio.h>
@@ -21,7 +21,7 @@
 #include "drm_memory.h"
 #include "perftest_parameters.h"
 
-/* A dumb buffer is a picture: its lines are this long, its size is a multiple. */
+/* A dumb buffer is a picture. Its lines have this many bytes and need no padding. */
 #define LINE_SIZE 4096
 #define BITS_PER_PIXEL 32
 
@@ -85,7 +85,7 @@ int drm_memory_allocate_buffer(struct memory_ctx *ctx, int alignment, uint64_t s
 		goto unmap;
 	}
 
-	/* Mapping and descriptor keep the buffer. */
+	/* The mapping and the descriptor keep the buffer. */
 	drmModeDestroyDumbBuffer(drm_ctx->fd, handle);
 	*dmabuf_offset = 0;
 	*can_init = true;

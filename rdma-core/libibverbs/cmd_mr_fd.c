@@ -2,13 +2,28 @@
 /*
  * The command that registers memory by file descriptor, IBV_MR_TYPE_FD_MR.
  *
- * Such memory has no address in the process: nothing here, nor in dereg, may
- * treat mr->addr as user pages. The kernel holds its own reference to what the
- * file descriptor stands for, so the descriptor is needed for the call only.
+ * The memory has no address in the process. So mr->addr is not a pointer, here
+ * or in dereg. The kernel takes its own reference to the memory, so the file
+ * descriptor is needed only during the call.
  */
 
 #include <infiniband/cmd_write.h>
 #include "ibverbs.h"
+
+/*
+ * Convert the result of the write() commands REG_MR_FD and REREG_MR_FD. A
+ * kernel without the ioctl method INVOKE_WRITE is too old for them and answers
+ * EINVAL or ENOSYS, but callers expect EOPNOTSUPP.
+ */
+int mr_fd_write_error(struct ibv_context *context, int ret)
+{
+	if (!VERBS_WRITE_ONLY && !get_priv(context)->use_ioctl_write &&
+	    (ret == EINVAL || ret == ENOSYS)) {
+		errno = EOPNOTSUPP;
+		return errno;
+	}
+	return ret;
+}
 
 int ibv_cmd_reg_mr_fd(struct ibv_pd *pd, uint64_t offset, size_t length,
 		      uint64_t iova, enum ibv_mr_fd_type fd_type, int fd,
@@ -21,7 +36,7 @@ int ibv_cmd_reg_mr_fd(struct ibv_pd *pd, uint64_t offset, size_t length,
 	uint32_t lkey, rkey;
 	int ret;
 
-	/* fill_attr_in_fd() leaves -1 out, which the kernel calls EINVAL */
+	/* fill_attr_in_fd() omits fd -1, and the kernel would return EINVAL */
 	if (fd < 0) {
 		errno = EBADF;
 		return errno;
@@ -39,7 +54,7 @@ int ibv_cmd_reg_mr_fd(struct ibv_pd *pd, uint64_t offset, size_t length,
 	fill_attr_in_uint64(cmdb, UVERBS_ATTR_REG_MR_FD_IOVA, iova);
 	fill_attr_in_uint32(cmdb, UVERBS_ATTR_REG_MR_FD_ACCESS_FLAGS, access);
 
-	/* What a driver adds has no place in the write() command below */
+	/* The write() command below has no room for a driver's attributes */
 	if (driver)
 		fallback_require_ioctl(cmdb);
 
@@ -60,16 +75,7 @@ int ibv_cmd_reg_mr_fd(struct ibv_pd *pd, uint64_t offset, size_t length,
 		ret = execute_cmd_write(pd->context,
 					IB_USER_VERBS_CMD_REG_MR_FD, &req,
 					sizeof(req), &resp, sizeof(resp));
-		/*
-		 * A kernel too old for INVOKE_WRITE answers EINVAL or ENOSYS
-		 * to a command that it does not know.
-		 */
-		if (!VERBS_WRITE_ONLY &&
-		    !get_priv(pd->context)->use_ioctl_write &&
-		    (ret == EINVAL || ret == ENOSYS)) {
-			errno = EOPNOTSUPP;
-			ret = errno;
-		}
+		ret = mr_fd_write_error(pd->context, ret);
 		if (ret)
 			return ret;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The command that re-registers an MR, of whatever memory it is now, by file
- * descriptor. Without IBV_REREG_MR_CHANGE_TRANSLATION it changes the PD or the
- * access only, and the file descriptor and all that belongs to it are not used.
+ * The command that re-registers an MR by file descriptor, whatever memory the
+ * MR has now. Without IBV_REREG_MR_CHANGE_TRANSLATION it changes only the PD or
+ * the access, and ignores the file descriptor, offset, length and iova.
  *
- * The kernel does all of it or nothing, so *vmr is written to on success only:
- * after any error it still tells what the MR is. Its addr, length and pd are
- * ibv_rereg_mr_fd_iova()'s to change, which has to know the old ones.
+ * The kernel makes the whole change or none of it. So *vmr is written only on
+ * success, and describes the MR after an error too. ibv_rereg_mr_fd_iova()
+ * changes addr, length and pd itself, because it needs the old values.
  */
 
 #include <infiniband/cmd_write.h>
@@ -23,7 +23,7 @@ int ibv_cmd_rereg_mr_fd(struct verbs_mr *vmr, uint32_t flags,
 	uint32_t lkey, rkey;
 	int ret;
 
-	/* fill_attr_in_fd() leaves -1 out, which the kernel calls EINVAL */
+	/* fill_attr_in_fd() omits fd -1, and the kernel would return EINVAL */
 	if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) && fd < 0) {
 		errno = EBADF;
 		return errno;
@@ -51,7 +51,7 @@ int ibv_cmd_rereg_mr_fd(struct verbs_mr *vmr, uint32_t flags,
 		fill_attr_in_uint32(cmdb, UVERBS_ATTR_REREG_MR_FD_ACCESS_FLAGS,
 				    access);
 
-	/* What a driver adds has no place in the write() command below */
+	/* The write() command below has no room for a driver's attributes */
 	if (driver)
 		fallback_require_ioctl(cmdb);
 
@@ -74,15 +74,7 @@ int ibv_cmd_rereg_mr_fd(struct verbs_mr *vmr, uint32_t flags,
 			req.core_payload.pd_handle = pd->handle;
 		ret = execute_cmd_write(context, IB_USER_VERBS_CMD_REREG_MR_FD,
 					&req, sizeof(req), &resp, sizeof(resp));
-		/*
-		 * A kernel too old for INVOKE_WRITE answers EINVAL or ENOSYS
-		 * to a command that it does not know.
-		 */
-		if (!VERBS_WRITE_ONLY && !get_priv(context)->use_ioctl_write &&
-		    (ret == EINVAL || ret == ENOSYS)) {
-			errno = EOPNOTSUPP;
-			ret = errno;
-		}
+		ret = mr_fd_write_error(context, ret);
 		if (ret)
 			return ret;
 

@@ -2,8 +2,8 @@
 """
 Test module for registration of files in memory (memfd, tmpfs, hugetlbfs).
 
-The cases of tests/test_mr_fd.py run here with a memfd, then those that only
-such files have: seals, holes, truncation, pinned pages that are charged.
+The cases of tests/test_mr_fd.py run here with a memfd. More cases test what
+only such files have: seals, holes, truncation, the limit of pinned pages.
 """
 import subprocess
 import resource
@@ -78,7 +78,7 @@ class MemFdMRTest(MemFdMemory, base.MRFdTest):
     """
     def test_memfd_tmpfs(self):
         """
-        Test a file of a tmpfs that has no name any more
+        Test a file of a tmpfs that is already unlinked
         """
         with tempfile.TemporaryFile(dir='/dev/shm') as file:
             file.truncate(2 * PAGE)
@@ -88,7 +88,7 @@ class MemFdMRTest(MemFdMemory, base.MRFdTest):
 
     def test_memfd_hole(self):
         """
-        Test that a hole is filled where the region is and nowhere else
+        Test that a hole is filled in the region and nowhere else
         """
         self.assertEqual(self.mem.allocated(), 0)
         with self.reg(offset=3 * PAGE - 1, length=PAGE, iova=PAGE - 1, access=0):
@@ -97,7 +97,7 @@ class MemFdMRTest(MemFdMemory, base.MRFdTest):
 
     def test_memfd_sealed_size(self):
         """
-        Test that seals of the size do not matter
+        Test a file whose size is sealed
         """
         self.mem.seal(fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         self.reg().close()
@@ -125,7 +125,7 @@ class MemFdMRTest(MemFdMemory, base.MRFdTest):
 
     def test_memfd_grown(self):
         """
-        Test a region past what was the end of the file once
+        Test a region past the old end of a file that has grown
         """
         os.ftruncate(self.mem.fd, self.size + PAGE)
         self.reg(offset=self.size).close()
@@ -144,7 +144,7 @@ class MemFdMRTest(MemFdMemory, base.MRFdTest):
 
 class HugePages:
     """
-    A context in which there are huge pages to allocate.
+    A context in which so many more huge pages can be allocated.
     """
     PATH = '/sys/kernel/mm/hugepages/hugepages-2048kB/'
 
@@ -164,10 +164,10 @@ class HugePages:
             self.old = self.get('nr_hugepages')
             self.set(self.old + self.count)
         except OSError as ex:
-            raise unittest.SkipTest(f'No huge pages can be had: {ex}')
+            raise unittest.SkipTest(f'Huge pages cannot be reserved: {ex}')
         if self.get('free_hugepages') < self.count:
             self.set(self.old)
-            raise unittest.SkipTest('There is no memory for huge pages')
+            raise unittest.SkipTest('There is not enough memory for huge pages')
 
     def __exit__(self, *_):
         self.set(self.old)
@@ -200,7 +200,7 @@ class MemFdErrorTest(MemFdMemory, base.MRFdErrorTest):
 
     def test_mr_fd_access_not_supported(self):
         """
-        Verify that it is memory like any other: neither on demand nor persistent
+        Verify the errno of on demand and persistent flush, which memfds lack
         """
         self.reg_fails(errno.EOPNOTSUPP, access=e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_ON_DEMAND)
         self.reg_fails(errno.EINVAL,
@@ -209,7 +209,7 @@ class MemFdErrorTest(MemFdMemory, base.MRFdErrorTest):
 
     def test_memfd_shrunk(self):
         """
-        Verify ERANGE past the end of a file that was longer once
+        Verify ERANGE past the end of a file that has shrunk
         """
         os.ftruncate(self.mem.fd, PAGE)
         self.reg_fails(errno.ERANGE, offset=PAGE)
@@ -217,13 +217,13 @@ class MemFdErrorTest(MemFdMemory, base.MRFdErrorTest):
 
     def test_memfd_dmabuf(self):
         """
-        Verify EBADFD where a memfd is called a dma-buf
+        Verify EBADFD for a memfd with the type of a dma-buf
         """
         self.reg_fails(errno.EBADFD, fd_type=int(e.IBV_MR_FD_TYPE_DMABUF))
 
     def test_memfd_memlock(self):
         """
-        Verify ENOMEM where more than RLIMIT_MEMLOCK would be pinned
+        Verify ENOMEM if more than RLIMIT_MEMLOCK would be pinned
         """
         with MemLock(8 * PAGE):
             with self.reg(length=6 * PAGE) as mr:
@@ -231,13 +231,13 @@ class MemFdErrorTest(MemFdMemory, base.MRFdErrorTest):
                 self.reg(length=2 * PAGE).close()
                 mr.close()
             self.reg_fails(errno.ENOMEM, length=8 * PAGE + 1)
-            # All that was charged came back
+            # Deregistration has given all of the limit back
             self.reg(length=8 * PAGE).close()
 
 
 class MemLock:
     """
-    A context in which so many bytes more can be pinned, also by root.
+    A context in which only so many more bytes can be pinned, also by root.
     """
     NOBODY = 65534
 
@@ -264,7 +264,8 @@ class MemFdTrafficTest(MemFdMemory, base.MRFdTrafficTest):
     """
     def rdma_from_client(self, op, data):
         """
-        RDMA write the data to where the server's MR begins, or read as much.
+        RDMA write the data to the start of the server's MR, or read as much
+        from there. Return what the client's MR then contains.
         """
         with MR(self.client.pd, len(data), e.IBV_ACCESS_LOCAL_WRITE) as mr:
             mr.write(data, len(data))
@@ -276,7 +277,7 @@ class MemFdTrafficTest(MemFdMemory, base.MRFdTrafficTest):
 
     def test_memfd_not_mapped(self):
         """
-        Test that another process sees the data, and this one maps nothing
+        Test that another process sees the data and this one has no mapping
         """
         self.create_players(base.MRFdRC, memory=self)
         data = os.urandom(self.client.msg_size)
@@ -291,7 +292,7 @@ class MemFdTrafficTest(MemFdMemory, base.MRFdTrafficTest):
 
     def test_memfd_truncated(self):
         """
-        Test that a truncated file leaves the region on its old pages
+        Test that the region keeps its old pages if the file is truncated
         """
         self.create_players(base.MRFdRC, memory=self)
         size = self.client.msg_size

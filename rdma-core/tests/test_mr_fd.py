@@ -2,8 +2,8 @@
 """
 Test module for registration of memory by file descriptor (pyverbs' MRFd).
 
-The memory is a dma-buf of a DRM device. If there is no GPU, vgem will do.
-tests/test_memfd_mr.py runs these cases with a memfd.
+The memory is a dma-buf of a DRM device, for example a GPU or vgem.
+tests/test_memfd_mr.py runs the same cases with a memfd.
 """
 import resource
 import unittest
@@ -25,14 +25,14 @@ import tests.utils as u
 
 PAGE = resource.getpagesize()
 BUF_SIZE = 16 * PAGE
-# Far from any offset, and of more than 32 bits
+# Different from every offset, and larger than 32 bits
 IOVA = 0x7f0012340000
 GUARD = b'g'
 
 
 class DmaBufMemory:
     """
-    What a test case has to know of the memory that it registers.
+    The memory that a test case registers: its type, support and allocation.
     """
     fd_type = int(e.IBV_MR_FD_TYPE_DMABUF)
 
@@ -41,14 +41,14 @@ class DmaBufMemory:
 
     def alloc(self, flags=os.O_RDWR):
         """
-        Allocate a buffer with a file descriptor, to be opened with the flags.
+        Allocate a buffer. Its file descriptor is opened with the flags.
         """
         return DmaBuf(BUF_SIZE, gpu=self.config['gpu'], gtt=self.config['gtt'], flags=flags)
 
     def check_support(self, ctx):
         """
-        Skip the test if there is no such memory or the RDMA driver does not
-        register it by file descriptor.
+        Skip the test if there is no such memory, or if the RDMA driver does
+        not register it by file descriptor.
         """
         self.check_memory()
         mem = self.alloc()
@@ -63,7 +63,7 @@ class DmaBufMemory:
 
 def mr_fd(mem):
     """
-    Get what MRFd() takes of a buffer: a DmaBuf, or else the file descriptor.
+    Get the argument of MRFd() for a buffer: a DmaBuf, or a file descriptor.
     """
     return mem if isinstance(mem, DmaBuf) else mem.fd
 
@@ -77,7 +77,7 @@ class MRFdAPITest(DmaBufMemory, PyverbsAPITestCase):
         self.check_support(self.ctx)
         self.pd = PD(self.ctx)
         self.mem = self.alloc()
-        # The exporter may have rounded it up
+        # The exporter may have rounded the size up
         self.size = os.lseek(self.mem.fd, 0, os.SEEK_END)
 
     def reg(self, length=PAGE, access=e.IBV_ACCESS_LOCAL_WRITE, fd=None, **kwargs):
@@ -107,14 +107,14 @@ class MRFdTest(MRFdAPITest):
 
     def test_mr_fd_reg_whole(self):
         """
-        Test registration of all of the buffer
+        Test registration of the whole buffer
         """
         with self.reg(length=self.size) as mr:
             self.assertEqual(mr.length, self.size)
 
     def test_mr_fd_reg_addr(self):
         """
-        Test ibv_reg_mr_fd(), where the address tells the offset
+        Test ibv_reg_mr_fd(), which takes the offset from the address
         """
         with self.reg(offset=None, iova=IOVA + 17) as mr:
             self.assertEqual((mr.buf, mr.offset), (IOVA + 17, 17))
@@ -138,7 +138,7 @@ class MRFdTest(MRFdAPITest):
 
     def test_mr_fd_closed(self):
         """
-        Test that the MR outlives its file descriptor, and its exporter's handle
+        Test an MR whose file descriptor and exporter's handle are closed
         """
         mr = self.reg(fd=self.mem.fd)
         self.mem.close()
@@ -146,7 +146,7 @@ class MRFdTest(MRFdAPITest):
 
     def test_mr_fd_odd_offset(self):
         """
-        Test an offset and an iova that are equal in a page only
+        Test an odd offset and an iova that is equal modulo the page size only
         """
         with self.reg(offset=3 * PAGE + 1, iova=IOVA + 1) as mr:
             self.assertEqual(mr.buf, IOVA + 1)
@@ -159,7 +159,7 @@ class MRFdTest(MRFdAPITest):
 
     def test_mr_fd_write_read(self):
         """
-        Test that MRFd's read() and write() begin at the offset
+        Test that MRFd's read() and write() start at the offset
         """
         with self.reg(length=PAGE, offset=PAGE + 5) as mr:
             mr.write('abc', 3, 1)
@@ -191,7 +191,7 @@ class MRFdErrorTest(MRFdAPITest):
 
     def test_mr_fd_other_kind(self):
         """
-        Verify EBADFD for a file descriptor of something else
+        Verify EBADFD for file descriptors of other kinds
         """
         with open('/dev/zero', 'rb+', buffering=0) as zero, open(__file__, 'rb') as file, \
                 socket.socket() as sock:
@@ -213,7 +213,7 @@ class MRFdErrorTest(MRFdAPITest):
 
     def test_mr_fd_past_end(self):
         """
-        Verify ERANGE for a region that goes past the end of the buffer
+        Verify ERANGE for a region that extends past the end of the buffer
         """
         for offset, length in [(0, self.size + 1), (self.size - 1, 2), (self.size, 1),
                                (1 << 40, PAGE)]:
@@ -222,13 +222,13 @@ class MRFdErrorTest(MRFdAPITest):
 
     def test_mr_fd_offset_wraps(self):
         """
-        Verify EOVERFLOW where offset + length goes over 64 bits
+        Verify EOVERFLOW if offset + length does not fit into 64 bits
         """
         self.reg_fails(errno.EOVERFLOW, offset=2**64 - PAGE, length=2 * PAGE, iova=IOVA)
 
     def test_mr_fd_iova_wraps(self):
         """
-        Verify EOVERFLOW where iova + length goes over 64 bits
+        Verify EOVERFLOW if iova + length does not fit into 64 bits
         """
         self.reg_fails(errno.EOVERFLOW, iova=2**64 - PAGE, length=2 * PAGE)
 
@@ -240,7 +240,7 @@ class MRFdErrorTest(MRFdAPITest):
 
     def test_mr_fd_page_offset(self):
         """
-        Verify EINVAL for an iova and an offset that differ in a page
+        Verify EINVAL for an iova and an offset that differ modulo the page size
         """
         self.reg_fails(errno.EINVAL, offset=1, iova=IOVA)
         self.reg_fails(errno.EINVAL, offset=PAGE, iova=IOVA + PAGE // 2)
@@ -269,7 +269,7 @@ class MRFdErrorTest(MRFdAPITest):
 
     def test_mr_fd_access_not_supported(self):
         """
-        Verify EOPNOTSUPP for kinds of access that host memory only has
+        Verify EOPNOTSUPP for access that only host memory supports
         """
         for access in [e.IBV_ACCESS_ON_DEMAND, e.IBV_ACCESS_FLUSH_GLOBAL,
                        e.IBV_ACCESS_FLUSH_PERSISTENT]:
@@ -287,9 +287,9 @@ class MRFdRC(RCResources):
         :param gid_index: Which GID index to use
         :param memory: A DmaBufMemory
         :param offset: Offset of the MR in the buffer
-        :param iova: Address of the MR, but for the offset in a page
-        :param at_end: The MR ends where the buffer ends
-        :param closed: Leave nothing but the MR to hold the memory
+        :param iova: Address of the MR, to which the offset in the page is added
+        :param at_end: Place the MR at the end of the buffer
+        :param closed: Close the buffer, so that only the MR holds the memory
         :param atomic: Allow remote atomic access
         """
         self.memory = memory
@@ -323,7 +323,7 @@ class MRFdRC(RCResources):
 
     def check_guard(self):
         """
-        Verify that nothing was written around the region.
+        Verify that nothing was written outside of the region.
         """
         data = self.mem.read(self.size)
         around = data[:self.offset] + data[self.offset + self.msg_size:]
@@ -381,7 +381,7 @@ class MRFdTrafficTest(DmaBufMemory, RDMATestCase):
 
     def test_mr_fd_write_iova_zero(self):
         """
-        Test RDMA write where the MR is at address 0
+        Test RDMA write with an MR at address 0
         """
         self.rdma(e.IBV_WR_RDMA_WRITE, offset=PAGE, iova=0)
 
@@ -429,7 +429,7 @@ class MRFdTrafficTest(DmaBufMemory, RDMATestCase):
 
     def test_mr_fd_past_end_of_mr(self):
         """
-        Verify that one byte past the end of the MR is out of reach
+        Verify that an access one byte past the end of the MR is refused
         """
         self.create_players(MRFdRC, memory=self)
         self.client.raddr += 1

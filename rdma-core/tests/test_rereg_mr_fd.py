@@ -4,7 +4,7 @@ Test module for re-registration by file descriptor (MR.rereg_fd()).
 
 An MR of each kind of memory is moved to each other kind, with each combination
 of flags. After every step an RC QP writes and reads through the MR, and the
-bytes are compared with what the memory itself holds.
+test compares these bytes with those in the memory.
 """
 import unittest
 import ctypes
@@ -37,8 +37,8 @@ ACCESS = REMOTE_WRITE | REMOTE_READ
 
 class Region:
     """
-    A part of some memory that an MR can be registered with or moved to. The
-    memory around it has to stay as it is.
+    A part of some memory, to register an MR with or to move an MR to. The rest
+    of the memory must not change.
     """
     def __init__(self, offset=2 * PAGE + 123, length=3 * PAGE + 17, size=BUF_SIZE):
         self.offset = offset
@@ -195,7 +195,7 @@ class ReregTestCase(RDMATestCase):
 
     def start(self, region, access=ACCESS):
         """
-        Connect the players, with the server's MR on the region, and use it.
+        Create and connect the players, with the server's MR on the region.
         """
         self.region = region
         self.client = ReregRC(**self.dev_info, region=HostRegion(0, BUF_SIZE))
@@ -205,7 +205,7 @@ class ReregTestCase(RDMATestCase):
 
     def rdma(self, player, op, remote, length):
         """
-        RDMA between the MRs of the players, from the beginning on.
+        Do an RDMA operation between the starts of the players' MRs.
         """
         wr = SendWR(opcode=op, num_sge=1, sg=[SGE(player.region.addr, length, player.mr.lkey)])
         wr.set_wr_rdma(remote.mr.rkey, remote.region.addr)
@@ -214,7 +214,7 @@ class ReregTestCase(RDMATestCase):
 
     def check_write(self):
         """
-        Verify that the client's data comes to the server's memory.
+        Verify that the client can write to the server's memory.
         """
         data = os.urandom(self.region.length)
         self.client.region.put(data, self.client.region.offset)
@@ -224,7 +224,7 @@ class ReregTestCase(RDMATestCase):
 
     def check_read(self):
         """
-        Verify that the client gets what is in the server's memory.
+        Verify that the client can read the server's memory.
         """
         data = os.urandom(self.region.length)
         self.region.fill(data)
@@ -233,7 +233,7 @@ class ReregTestCase(RDMATestCase):
 
     def check_local(self):
         """
-        Verify that the server can send out of its MR, by the lkey.
+        Verify that the server can send from its MR, with the lkey.
         """
         data = os.urandom(self.region.length)
         self.region.fill(data)
@@ -247,8 +247,8 @@ class ReregTestCase(RDMATestCase):
 
     def check_refused(self, check):
         """
-        Verify that the server does not let the client do it, and that its
-        memory stays as it was.
+        Verify that the server refuses this operation of the client, and that
+        its memory does not change. Then connect the QPs again.
         """
         before = self.region.get(self.region.size, 0)
         with self.assertRaisesRegex(PyverbsRDMAError, 'Remote access error'):
@@ -270,7 +270,7 @@ class ReregTestCase(RDMATestCase):
 
 class ReregMRFdTest(ReregTestCase):
     """
-    Test what an MR can be moved from and to.
+    Test moving an MR from each kind of memory to each other kind.
     """
     def move(self, old, new):
         """
@@ -348,7 +348,7 @@ class ReregMRFdTest(ReregTestCase):
 
     def test_rereg_same_place(self):
         """
-        Test rereg to just what is registered already
+        Test rereg to the region that is registered already
         """
         for region in HostRegion(), DmaBufRegion(), MemFdRegion():
             with self.subTest(region=type(region).__name__):
@@ -358,7 +358,7 @@ class ReregMRFdTest(ReregTestCase):
 
     def test_rereg_addr(self):
         """
-        Test ibv_rereg_mr_fd(), where the address tells the offset
+        Test ibv_rereg_mr_fd(), which takes the offset from the address
         """
         self.start(HostRegion())
         new = MemFdRegion(17, 2 * PAGE)
@@ -368,7 +368,7 @@ class ReregMRFdTest(ReregTestCase):
 
     def test_rereg_closed(self):
         """
-        Test that the MR outlives the file descriptors, and its exporter's handle
+        Test an MR whose file descriptors and exporter's handle are closed
         """
         for new in DmaBufRegion(), MemFdRegion():
             with self.subTest(new=type(new).__name__):
@@ -386,7 +386,7 @@ class ReregMRFdTest(ReregTestCase):
 
     def test_rereg_many(self):
         """
-        Test that an MR can be moved round and round
+        Test that an MR can be moved many times
         """
         regions = [HostRegion(), DmaBufRegion(), MemFdRegion()]
         self.start(regions[0])
@@ -402,8 +402,8 @@ class ReregMRFdFlagsTest(ReregTestCase):
     """
     def change(self, old, new):
         """
-        Go from remote write access to the old region to remote read access to
-        the new one, with another PD, but only as the flags say.
+        Change an MR with remote write access to the new region, another PD and
+        remote read access, each only if its flag is set.
         """
         for flags in range(1, 8):
             with self.subTest(flags=flags):

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: (GPL-2.0 OR Linux-OpenIB)
 """
-Test module for re-registration by file descriptor that fails: why is told, and
-the MR is as it was, which RDMA through it shows each time.
+Test module for failures of re-registration by file descriptor.
+
+Each failure must report its cause and leave the MR unchanged, which RDMA through
+the MR shows each time.
 """
 import errno
 import fcntl
@@ -24,7 +26,7 @@ UNMAPPED = 1 << 40
 
 class ReregMRFdErrorTest(ReregTestCase):
     """
-    Verify that a rereg that fails says why and leaves the MR as it was.
+    Verify that a failed rereg reports its cause and leaves the MR unchanged.
     """
     def state(self):
         mr = self.server.mr
@@ -32,8 +34,8 @@ class ReregMRFdErrorTest(ReregTestCase):
 
     def rereg_fails(self, code, err, rereg, *args, **kwargs):
         """
-        Verify that it fails with the code and the errno, and that the MR is as
-        it was.
+        Verify that the call fails with the code and the errno, and that the MR
+        is unchanged.
         """
         before = self.state()
         with self.assertRaises(PyverbsRDMAError) as ex:
@@ -45,8 +47,8 @@ class ReregMRFdErrorTest(ReregTestCase):
 
     def fd_fails(self, code, err, region=None, flags=TRANS, access=0, pd=None, **kwargs):
         """
-        rereg_fails() of a rereg by file descriptor that is good but for the
-        arguments given.
+        rereg_fails() for a rereg by file descriptor in which only the given
+        arguments are wrong.
         """
         region = region or self.other
         args = {'length': region.length, 'fd': region.fd, 'offset': region.offset,
@@ -56,7 +58,7 @@ class ReregMRFdErrorTest(ReregTestCase):
 
     def each(self):
         """
-        Start with an MR of each kind of memory in turn.
+        Create an MR of each kind of memory in turn.
         """
         for region in HostRegion(), DmaBufRegion(), MemFdRegion():
             self.other = DmaBufRegion() if isinstance(region, MemFdRegion) else MemFdRegion()
@@ -65,7 +67,7 @@ class ReregMRFdErrorTest(ReregTestCase):
 
     def test_rereg_input(self):
         """
-        Verify IBV_REREG_MR_ERR_INPUT for what the library sees
+        Verify IBV_REREG_MR_ERR_INPUT for mistakes that the library finds
         """
         with d.Context(name=self.dev_name) as ctx, PD(ctx) as pd:
             for _ in self.each():
@@ -88,7 +90,7 @@ class ReregMRFdErrorTest(ReregTestCase):
 
     def test_rereg_other_kind(self):
         """
-        Verify EBADFD for a file descriptor of something else
+        Verify EBADFD for file descriptors of other kinds
         """
         with open('/dev/zero', 'rb+', buffering=0) as zero:
             for _ in self.each():
@@ -97,7 +99,7 @@ class ReregMRFdErrorTest(ReregTestCase):
 
     def test_rereg_place(self):
         """
-        Verify the errno for a region that cannot be
+        Verify the errno for a region that cannot exist
         """
         for _ in self.each():
             self.fd_fails('CMD', errno.ERANGE, offset=BUF_SIZE, iova=IOVA)
@@ -109,7 +111,7 @@ class ReregMRFdErrorTest(ReregTestCase):
 
     def test_rereg_access(self):
         """
-        Verify the errno for access that cannot be, alone and with all else
+        Verify the errno for bad access, alone and together with other changes
         """
         for _ in self.each():
             for flags in CHANGE_ACCESS, TRANS | CHANGE_PD | CHANGE_ACCESS:
@@ -122,7 +124,7 @@ class ReregMRFdErrorTest(ReregTestCase):
 
     def test_rereg_nothing_changes(self):
         """
-        Verify that a bad file descriptor keeps PD and access from changing
+        Verify that PD and access do not change if the file descriptor is bad
         """
         for _ in self.each():
             with PD(self.server.ctx) as pd:
@@ -131,7 +133,7 @@ class ReregMRFdErrorTest(ReregTestCase):
 
     def test_rereg_not_writable(self):
         """
-        Verify EACCES for write access, kept or new, to what is read-only
+        Verify EACCES for write access, kept or new, to read-only memory
         """
         read_only = [(DmaBuf(BUF_SIZE, gpu=DmaBufRegion.gpu, gtt=DmaBufRegion.gtt,
                              flags=os.O_RDONLY), DmaBufRegion.fd_type),
@@ -142,7 +144,7 @@ class ReregMRFdErrorTest(ReregTestCase):
                 self.fd_fails('CMD', errno.EACCES, **args)
                 self.fd_fails('CMD', errno.EACCES, flags=TRANS | CHANGE_ACCESS,
                               access=e.IBV_ACCESS_LOCAL_WRITE, **args)
-                # It is good for reading, and then there is no way to write
+                # Read access is possible, and cannot be changed to write access
                 self.server.mr.rereg_fd(TRANS | CHANGE_ACCESS, None, PAGE,
                                         e.IBV_ACCESS_REMOTE_READ, mem.fd, 0, 0, fd_type)
                 with self.assertRaises(PyverbsRDMAError) as ex:
@@ -151,7 +153,7 @@ class ReregMRFdErrorTest(ReregTestCase):
 
     def test_rereg_sealed(self):
         """
-        Verify EPERM for write access to a memfd that is sealed against it
+        Verify EPERM for write access to a memfd that is sealed against writing
         """
         sealed = MemFdRegion()
         sealed.mem.seal(fcntl.F_SEAL_WRITE)
@@ -160,7 +162,7 @@ class ReregMRFdErrorTest(ReregTestCase):
 
     def test_rereg_memlock(self):
         """
-        Verify ENOMEM where old and new memory are more than RLIMIT_MEMLOCK
+        Verify ENOMEM if old and new memory together exceed RLIMIT_MEMLOCK
         """
         for region in HostRegion(0, 4 * PAGE), MemFdRegion(0, 4 * PAGE):
             self.other = MemFdRegion(0, 5 * PAGE)
@@ -168,7 +170,7 @@ class ReregMRFdErrorTest(ReregTestCase):
             with MemLock(BUF_SIZE + 4 * PAGE + 4 * PAGE):
                 self.start(region)
                 self.fd_fails('CMD', errno.ENOMEM)
-                # What a rereg lets go of is not charged any more
+                # Memory that a rereg has released does not count any more
                 for new in [MemFdRegion(0, 4 * PAGE), region] * 4:
                     self.rereg(new)
                 self.check_all()
@@ -177,7 +179,7 @@ class ReregMRFdErrorTest(ReregTestCase):
 
     def test_rereg_unmapped(self):
         """
-        Verify that ibv_rereg_mr() to where nothing is mapped changes nothing
+        Verify that ibv_rereg_mr() to an unmapped address changes nothing
         """
         for _ in self.each():
             before = self.state()

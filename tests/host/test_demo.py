@@ -145,6 +145,31 @@ class Refusals(InDirectory):
             self.assertEqual(demo("--frames", frames).returncode, 2)
 
 
+class Build(InDirectory):
+    """demo/Makefile"""
+
+    def setUp(self):
+        super().setUp()
+        self.rdma_core = inside(machine.tool("rdma-core"))
+        self.assertEqual(self.make().returncode, 0)
+
+    def make(self, *words):
+        return enter("env", f"PKG_CONFIG_PATH={self.rdma_core}/lib/pkgconfig",
+                     "make", "-C", "demo", f"OUT={inside(self.directory)}", *words)
+
+    def test_only_what_changed_is_compiled_again(self):
+        self.assertEqual(self.make("-q").returncode, 0)
+        for changed in "picture.c", "protocol.h", f"{self.rdma_core}/include/infiniband/verbs.h":
+            with self.subTest(changed=changed):
+                self.assertEqual(self.make("-q", "-W", changed).returncode, 1)
+
+    def test_programs_find_the_libraries_that_they_were_linked_with(self):
+        for program in "screen", "painter":
+            for library in "libibverbs.so.1", "librdmacm.so.1":
+                self.assertIn(f"{library} => {self.rdma_core}/lib/{library} ",
+                              enter("ldd", inside(self.path(program))).stdout)
+
+
 class Pictures(InDirectory):
     """painter --render: every kind of PNG as the pixels of a screen."""
 

@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Tests of scripts/join, refresh and series.
 
-Each test has a project of its own in a temporary directory: a copy of the
-scripts, two mails, the whole files that they bring, and a pristine "kernel" of
-a few files, given by LINUX_SRC.  Nothing outside that directory is touched and
-no userland is needed: joining is git alone.
+Each test has a project of its own in a temporary directory, with two mails, the whole
+files that they bring, and a pristine "kernel" of a few files, given by LINUX_SRC.
 """
 
 import os
-import pathlib
 import shutil
-import subprocess
-import tempfile
+import sys
 import textwrap
 import unittest
 
-TOP = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from project import ProjectTest  # noqa: E402
 
 # Twenty lines, so that an edit at one end does not see the other end.
 LINES = [f'int line_{n};' for n in range(1, 21)]
@@ -66,20 +63,13 @@ The reason is told here.
 '''
 
 
-class JoinTest(unittest.TestCase):
+class JoinTest(ProjectTest):
 
     def setUp(self):
-        tmp = tempfile.TemporaryDirectory(prefix='mrfd-join-')
-        self.addCleanup(tmp.cleanup)
-        self.dir = pathlib.Path(tmp.name)
+        super().setUp()
         self.upstream = self.dir / 'upstream'
-        self.project = self.dir / 'project'
         self.tree = self.project / 'build/linux'
-        self.env = {
-            'PATH': os.environ['PATH'], 'HOME': str(self.dir),
-            'XDG_CACHE_HOME': str(self.dir / 'cache'), 'LINUX_SRC': str(self.upstream),
-            'TMPDIR': str(self.dir),
-        }
+        self.env['LINUX_SRC'] = str(self.upstream)
         # As in the kernel: dot files and objects are ignored, some are tracked.
         self.write(self.upstream, {
             'Makefile': 'obj-y += a.o\n',
@@ -91,7 +81,6 @@ class JoinTest(unittest.TestCase):
         })
         os.symlink('a.c', self.upstream / 'drivers/link.c')
         self.write(self.project, {
-            '.gitignore': '/build/\n',
             'kernel/drivers/new/new.c': '/* new */\nint new;\n',
             'kernel/drivers/new/run': '#!/bin/sh\n',
             'patches/linux-6.12/0001-a-Make-line-two-long.patch': EDIT,
@@ -99,32 +88,7 @@ class JoinTest(unittest.TestCase):
             'patches/linux-6.12/cover.md': COVER,
         })
         (self.project / 'kernel/drivers/new/run').chmod(0o755)
-        (self.project / 'scripts').mkdir()
-        (self.project / 'kit').mkdir()
-        for name in ('kit/lib.sh', 'kit/paths.sh', 'scripts/sources', 'scripts/join',
-                     'scripts/refresh', 'scripts/series'):
-            shutil.copy2(TOP / name, self.project / name)
         self.git(self.project, 'init', '-q')
-
-    @staticmethod
-    def write(root, files):
-        for name, text in files.items():
-            path = root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-
-    def run_in(self, cwd, *command):
-        return subprocess.run(command, cwd=cwd, env=self.env, text=True, check=False,
-                              stdin=subprocess.DEVNULL, capture_output=True)
-
-    def git(self, where, *command):
-        done = self.run_in(where, 'git', '-c', 'user.name=Tester',
-                           '-c', 'user.email=tester@example.org', *command)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout.strip()
-
-    def script(self, name, *arguments, cwd=None):
-        return self.run_in(cwd or self.project, self.project / 'scripts' / name, *arguments)
 
     def join(self, cwd=None):
         done = self.script('join', 'linux', cwd=cwd)
@@ -196,6 +160,12 @@ class JoinTest(unittest.TestCase):
         self.assertEqual(changed, ['drivers/new/new.c'])
         self.assertEqual((self.tree / 'drivers/new/new.c').read_text(), 'long new;\n')
 
+    def test_a_change_of_mode_alone_is_joined(self):
+        self.join()
+        (self.project / 'kernel/drivers/new/new.c').chmod(0o755)
+        self.join()
+        self.assertTrue(os.access(self.tree / 'drivers/new/new.c', os.X_OK))
+
     def test_a_removed_mail_and_its_file_go_from_the_tree(self):
         self.join()
         (self.project / 'patches/linux-6.12/0002-new-Add-a-driver.patch').unlink()
@@ -229,6 +199,25 @@ class JoinTest(unittest.TestCase):
         self.join()
         self.assertEqual((self.tree / 'drivers/a.o').read_text(), 'object')
         self.assertEqual((self.tree / 'notes.txt').read_text(), 'mine')
+
+    # Where it works
+
+    def test_a_project_whose_path_has_every_odd_character(self):
+        odd = self.dir / 'a b:c\'d,e"$%&;#=\\'
+        self.project = self.project.rename(odd)
+        self.tree = odd / 'build/linux'
+        self.env['XDG_CACHE_HOME'] = str(odd / 'a cache: "1"')
+        self.join(cwd='/')
+        self.assertEqual(self.script('refresh', 'linux').returncode, 0)
+        done = self.script('series', 'linux', cwd='/')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.strip(), str(odd / 'build/series/linux'), done.stderr)
+        self.assertEqual(len(list((odd / 'build/series/linux').glob('*.patch'))), 3)
+
+    @unittest.skipUnless(os.getuid() == 0, 'needs root, to work on what another user owns')
+    def test_a_project_that_another_user_owns(self):
+        self.run_in(self.dir, 'chown', '-R', 'nobody', self.project)
+        self.join()
 
     # How join stops
 
@@ -288,8 +277,9 @@ class JoinTest(unittest.TestCase):
     def test_a_first_checkout_that_was_cut_short_is_finished(self):
         self.join()
         whole = set(self.change_times())
-        for name in ('HEAD', 'index', 'mrfd-key', 'mrfd-head'):
+        for name in ('HEAD', 'index', 'mrfd-ours', 'mrfd-head'):
             (self.tree / '.git' / name).unlink()
+        (self.project / 'build/linux.stamp').unlink()
         self.write(self.tree, {'.git/HEAD': 'ref: refs/heads/master\n',
                                '.git/mrfd-checkout': '', '.git/index.lock': ''})
         (self.tree / 'drivers/b.c').unlink()
@@ -331,6 +321,26 @@ class JoinTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn('scripts/join', done.stderr)
         self.assertEqual(self.sources(), before)
+
+    def test_refresh_works_after_a_join_that_would_have_lost_commits(self):
+        self.join()
+        self.write(self.tree, {'drivers/b.c': 'int mine;\n'})
+        self.git(self.tree, 'commit', '-q', '-am', 'b: Mine')
+        before = (self.project / 'kernel/drivers/new/new.c').read_text()
+        self.write(self.project, {'kernel/drivers/new/new.c': 'long new;\n'})
+        self.join_fails()
+        self.write(self.project, {'kernel/drivers/new/new.c': before})
+        done = self.script('refresh', 'linux')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue((self.project / 'patches/linux-6.12/0003-b-Mine.patch').exists())
+
+    def test_refresh_can_follow_a_refresh(self):
+        self.join()
+        for n in 'one', 'two':
+            self.write(self.tree, {'drivers/b.c': f'int {n};\n'})
+            self.git(self.tree, 'commit', '-q', '-am', f'b: {n}')
+            done = self.script('refresh', 'linux')
+            self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_refresh_stops_at_edits_that_are_not_committed(self):
         self.join()

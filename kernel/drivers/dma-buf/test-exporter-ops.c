@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * A dma-buf exporter for tests of importers: the memory, and what an importer
- * may do with it
+ * A dma-buf exporter for tests of importers: the memory and the ops
  *
- * A buffer is single pages, no two neighbours of which are neighbours in memory
- * too: only vmap() makes it contiguous, and a scatter list has an entry for
- * each.  Two things hold the memory in place, a vmap and a pin, since an
- * exporter has no way to take either back.  So a move is refused while there is
- * one, and a revoke turns away whoever comes later, but frees the memory only
- * after the last.
+ * A buffer consists of single pages that are never contiguous: only vmap()
+ * makes them so, and a scatter list has an entry for each.  A vmap and a pin
+ * hold the memory in place, since an exporter cannot take them back.  While
+ * there is one, a move is refused, and a revoke refuses new users but does not
+ * free the memory yet.
  *
- * Memory that is called I/O memory here is RAM, which the CPU may touch in any
- * way; that importers use the I/O accessors has to be seen from outside.
+ * What is called I/O memory here is RAM, where every access works.  Whether
+ * importers use the I/O accessors has to be observed in another way.
  */
 
 #include <linux/delay.h>
@@ -26,13 +24,17 @@
 
 void dmabuf_test_free_pages(struct page **pages, unsigned int n)
 {
-	while (pages && n--)
-		if (pages[n])
-			__free_page(pages[n]);
+	unsigned int i;
+
+	if (!pages)
+		return;
+	for (i = 0; i < n; i++)
+		if (pages[i])
+			__free_page(pages[i]);
 	kvfree(pages);
 }
 
-static int test_pfn_falls(const void *a, const void *b)
+static int test_compare_pfns(const void *a, const void *b)
 {
 	unsigned long x = page_to_pfn(*(struct page **)a);
 	unsigned long y = page_to_pfn(*(struct page **)b);
@@ -45,16 +47,17 @@ struct page **dmabuf_test_alloc_pages(unsigned int n)
 	struct page **pages = kvcalloc(n, sizeof(*pages), GFP_KERNEL);
 	unsigned int i;
 
-	for (i = 0; pages && i < n; i++) {
+	if (!pages)
+		return NULL;
+	for (i = 0; i < n; i++) {
 		pages[i] = alloc_page(GFP_KERNEL | __GFP_ZERO);
 		if (!pages[i]) {
 			dmabuf_test_free_pages(pages, n);
 			return NULL;
 		}
 	}
-	/* What falls does not continue, so that no two pages can be merged. */
-	if (pages)
-		sort(pages, n, sizeof(*pages), test_pfn_falls, NULL);
+	/* In descending order no two pages can be merged into one entry. */
+	sort(pages, n, sizeof(*pages), test_compare_pfns, NULL);
 	return pages;
 }
 
@@ -98,7 +101,7 @@ static int test_attach(struct dma_buf *dmabuf,
 	if (ret)
 		return ret;
 	if (buf->flags & DMABUF_TEST_IOMEM)
-		return -EOPNOTSUPP; /* it has no bus address */
+		return -EOPNOTSUPP; /* no bus address */
 	dma_resv_lock(dmabuf->resv, NULL);
 	buf->count.attachments++;
 	dma_resv_unlock(dmabuf->resv);
@@ -191,7 +194,7 @@ static int test_begin_cpu_access(struct dma_buf *dmabuf,
 	ret = dma_resv_lock_interruptible(dmabuf->resv, NULL);
 	if (ret)
 		return ret;
-	/* A second vmap is answered by the core, so it is here that it fails. */
+	/* A second vmap does not reach test_vmap(), so fail here. */
 	if (buf->revoked)
 		ret = -ENODEV;
 	else
@@ -247,7 +250,7 @@ static vm_fault_t test_fault(struct vm_fault *vmf)
 	vm_fault_t ret = VM_FAULT_SIGBUS;
 
 	if (dma_resv_lock_interruptible(dmabuf->resv, NULL))
-		return VM_FAULT_NOPAGE; /* to take the signal, and fault again */
+		return VM_FAULT_NOPAGE; /* handle the signal, then fault again */
 	if (test_wait_moved(dmabuf))
 		ret = VM_FAULT_NOPAGE;
 	else if (!buf->revoked && vmf->pgoff < dmabuf_test_npages(buf))

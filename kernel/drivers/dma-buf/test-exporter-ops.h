@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* What the two halves of the test exporter share. */
+/* Shared by test-exporter.c and test-exporter-ops.c */
 
 #ifndef DMABUF_TEST_EXPORTER_OPS_H
 #define DMABUF_TEST_EXPORTER_OPS_H
@@ -10,18 +10,18 @@
 #include "test-exporter.h"
 
 /**
- * struct test_buffer - what the exporter knows of a dma-buf
+ * struct test_buffer - the exporter's data of a dma-buf
  * @size: in bytes
  * @flags: enum dmabuf_test_flags
- * @revoked: the memory is not for newcomers any more
+ * @revoked: importers can no longer get the memory
  * @moving: @pages do not have the right bytes yet
- * @pages: the memory; NULL if @revoked and nothing holds it
- * @vaddr: where it is vmapped
- * @behave: what an op does, see struct dmabuf_test_behave
+ * @pages: the memory; NULL after a revoke has freed it
+ * @vaddr: address of the vmap
+ * @behave: what the ops do, see struct dmabuf_test_behave
  * @count: what importers hold
  *
- * @size and @flags are constant, @behave is read and written once without a
- * lock, all else is protected by the reservation lock.
+ * @size and @flags are constant. @behave is accessed without a lock, by
+ * READ_ONCE() and WRITE_ONCE(). The reservation lock protects the rest.
  */
 struct test_buffer {
 	size_t size;

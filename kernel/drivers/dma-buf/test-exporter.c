@@ -2,19 +2,17 @@
 /*
  * A dma-buf exporter for tests of importers
  *
- * Exporters in the tree behave; an importer has to survive those that do not,
- * and those that lack an op.  A user of /dev/dmabuf_test makes buffers and says
- * which op fails with which error or sleeps for how long, adds fences that
- * signal late, and moves or revokes the memory at any time.  Here is what that
- * user can call; the ops are in test-exporter-ops.c.
+ * The exporters in the tree work well, but an importer must also survive those
+ * that fail or lack an op.  A user of /dev/dmabuf_test makes buffers, says which
+ * op fails with which error or how long it sleeps, adds fences that signal
+ * late, and moves or revokes the memory at any time.  This file has the ioctls;
+ * the ops are in test-exporter-ops.c.
  *
- * A buffer belongs to its dma-buf and is freed in the release op.  All counts
- * must be back at zero by then: an importer that did not undo what it did is
- * told of in the log.
+ * A buffer belongs to its dma-buf; the release op frees it.  By then all counts
+ * must be zero.  If an importer did not undo something, the log has a warning.
  *
- * A fence signals from a work item, which holds the dma-buf.  Whoever waits for
- * the fence may hold the reservation lock, so nothing that takes the lock comes
- * before the signal.
+ * A work item, which holds the dma-buf, signals a fence.  A waiter may hold the
+ * reservation lock, so the work item takes the lock only after the signal.
  */
 
 #include <linux/dma-fence.h>
@@ -35,10 +33,10 @@
 /**
  * struct test_fence - a fence that signals late
  * @base: the fence
- * @work: what is to be done before it signals, the signal, what comes after
- * @dmabuf: a reference
- * @from: of a move, pages that are copied and then freed; else NULL
- * @to: of a move, pages of the buffer
+ * @work: copies the pages of a move, signals, and cleans up
+ * @dmabuf: the buffer, with a reference
+ * @from: old pages of a move, to copy and then free; else NULL
+ * @to: new pages of a move
  */
 struct test_fence {
 	struct dma_fence base;
@@ -60,32 +58,46 @@ static const struct dma_fence_ops test_fence_ops = {
 	.get_timeline_name = test_fence_name,
 };
 
+static void test_copy_pages(struct page **to, struct page **from,
+			    unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		copy_highpage(to[i], from[i]);
+}
+
+static void test_end_move(struct dma_buf *dmabuf, struct page **from)
+{
+	struct test_buffer *buf = dmabuf->priv;
+
+	dmabuf_test_free_pages(from, dmabuf_test_npages(buf));
+	dma_resv_lock(dmabuf->resv, NULL);
+	buf->moving = false;
+	dmabuf_test_let_go(buf);
+	dma_resv_unlock(dmabuf->resv);
+}
+
 static void test_fence_work(struct work_struct *work)
 {
 	struct test_fence *fence = container_of(to_delayed_work(work),
 						struct test_fence, work);
 	struct dma_buf *dmabuf = fence->dmabuf;
-	struct test_buffer *buf = dmabuf->priv;
 	bool cookie = dma_fence_begin_signalling();
-	unsigned int i;
 
-	for (i = 0; fence->from && i < dmabuf_test_npages(buf); i++)
-		copy_highpage(fence->to[i], fence->from[i]);
+	if (fence->from)
+		test_copy_pages(fence->to, fence->from,
+				dmabuf_test_npages(dmabuf->priv));
 	dma_fence_signal(&fence->base);
 	dma_fence_end_signalling(cookie);
 
-	if (fence->from) {
-		dmabuf_test_free_pages(fence->from, dmabuf_test_npages(buf));
-		dma_resv_lock(dmabuf->resv, NULL);
-		buf->moving = false;
-		dmabuf_test_let_go(buf);
-		dma_resv_unlock(dmabuf->resv);
-	}
+	if (fence->from)
+		test_end_move(dmabuf, fence->from);
 	dma_fence_put(&fence->base);
 	dma_buf_put(dmabuf);
 }
 
-/* If it has not begun, it begins now. */
+/* Start the work now if it has not started. */
 static void test_fence_hurry(struct dma_fence *base)
 {
 	struct test_fence *fence = container_of(base, struct test_fence, base);
@@ -107,7 +119,7 @@ static struct test_fence *test_fence_alloc(struct dma_buf *dmabuf)
 	return fence;
 }
 
-/* The caller has reserved a slot. */
+/* The caller has reserved a slot for the fence. */
 static void test_fence_start(struct test_fence *fence,
 			     enum dma_resv_usage usage, u32 delay_ms)
 {
@@ -151,7 +163,7 @@ static int test_create(const struct dmabuf_test_create *create)
 
 	ret = dma_buf_fd(dmabuf, O_CLOEXEC);
 	if (ret < 0)
-		dma_buf_put(dmabuf); /* and all the rest, by test_release() */
+		dma_buf_put(dmabuf); /* test_release() frees the rest */
 	return ret;
 
 err_free_pages:
@@ -169,7 +181,7 @@ static int test_set_behave(struct dma_buf *dmabuf,
 	if (behave->op >= DMABUF_TEST_OPS || behave->error > MAX_ERRNO ||
 	    behave->delay_ms > DMABUF_TEST_MAX_DELAY)
 		return -EINVAL;
-	/* Without the lock, which a sleeping op may hold. */
+	/* No lock: an op that sleeps may hold it. */
 	WRITE_ONCE(buf->behave[behave->op].error, behave->error);
 	WRITE_ONCE(buf->behave[behave->op].delay_ms, behave->delay_ms);
 	return 0;
@@ -284,7 +296,7 @@ static int test_create_ioctl(void __user *arg)
 	return test_create(&create);
 }
 
-/* All but CREATE are about one buffer, whose fd comes first in what @arg is. */
+/* All ioctls but CREATE. The fd of the buffer is the first field of @arg. */
 static int test_buffer_ioctl(unsigned int cmd, void __user *arg)
 {
 	union {

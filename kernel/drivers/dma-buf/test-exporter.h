@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What user space says to /dev/dmabuf_test, see test-exporter.c.  A buffer is
- * named by its dma-buf fd; an fd of another exporter is EINVAL.
+ * The uAPI of /dev/dmabuf_test, see test-exporter.c.  The user specifies a
+ * buffer by its dma-buf fd; for a dma-buf of another exporter the error is
+ * EINVAL.
  */
 
 #ifndef DMABUF_TEST_EXPORTER_H
@@ -11,10 +12,10 @@
 #include <linux/types.h>
 
 #define DMABUF_TEST_MAX_SIZE (64 << 20)
-#define DMABUF_TEST_MAX_DELAY 10000	/* ms; a fence has to signal, ever */
+#define DMABUF_TEST_MAX_DELAY 10000	/* ms; every fence must signal in the end */
 
 enum dmabuf_test_flags {
-	DMABUF_TEST_NO_VMAP = 1 << 0,	/* the exporter has no such op */
+	DMABUF_TEST_NO_VMAP = 1 << 0,	/* without the op vmap */
 	DMABUF_TEST_IOMEM = 1 << 1,	/* vmap gives I/O memory */
 };
 
@@ -39,11 +40,11 @@ enum dmabuf_test_op {
 };
 
 /**
- * struct dmabuf_test_behave - what an op does from now on
+ * struct dmabuf_test_behave - change what an op does
  * @fd: the buffer
  * @op: enum dmabuf_test_op
- * @error: errno (positive) with which it fails, or 0
- * @delay_ms: how long it sleeps before that, unless a signal comes
+ * @error: errno (positive) that the op returns, or 0
+ * @delay_ms: how long the op sleeps first; a signal interrupts it
  */
 struct dmabuf_test_behave {
 	__s32 fd;
@@ -56,7 +57,7 @@ struct dmabuf_test_behave {
  * struct dmabuf_test_fence - add a fence
  * @fd: the buffer
  * @usage: enum dma_resv_usage: 0 kernel, 1 write, 2 read, 3 bookkeep
- * @delay_ms: when it signals, if DMABUF_TEST_SIGNAL does not come first
+ * @delay_ms: when the fence signals, if no DMABUF_TEST_SIGNAL comes before
  */
 struct dmabuf_test_fence {
 	__s32 fd;
@@ -65,13 +66,13 @@ struct dmabuf_test_fence {
 };
 
 /**
- * struct dmabuf_test_move - put the bytes into other pages
+ * struct dmabuf_test_move - move the bytes to other pages
  * @fd: the buffer
- * @delay_ms: 0, or how long the copy takes; the new pages have other bytes
- *	until then, and a kernel fence says when they are right
+ * @delay_ms: when the copy is done; until then the new pages have other bytes,
+ *	and a kernel fence has not signaled
  *
- * -EBUSY while the buffer is vmapped, pinned, or being moved, -ENODEV if its
- * memory was revoked.
+ * -EBUSY: the buffer is vmapped, pinned, or being moved
+ * -ENODEV: the memory was revoked
  */
 struct dmabuf_test_move {
 	__s32 fd;
@@ -79,15 +80,15 @@ struct dmabuf_test_move {
 };
 
 /**
- * struct dmabuf_test_query - what importers hold at the moment
+ * struct dmabuf_test_query - ask what importers hold now
  * @fd: the buffer
- * @pages: pages of memory; 0 when they were revoked and are gone
+ * @pages: pages of memory; 0 after a revoke has freed them
  * @vmaps: 1 if vmapped (the dma-buf core counts the users)
- * @brackets: begin_cpu_access without end_cpu_access yet
+ * @brackets: calls of begin_cpu_access without end_cpu_access
  * @attachments: attached devices
- * @pins: of these, pinned
- * @maps: of these, mapped
- * @sg_entries: entries of the table of the last map
+ * @pins: pinned attachments
+ * @maps: mapped attachments
+ * @sg_entries: entries in the table of the last map
  * @moves: how often the buffer has moved
  */
 struct dmabuf_test_query {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * User memory that is named by a file descriptor, see
- * drivers/infiniband/core/umem_fd.c for the idea and the lifetime rules.
+ * User memory that a file descriptor names.  The idea and the lifetime rules are
+ * in drivers/infiniband/core/umem_fd.c.
  */
 
 #ifndef IB_UMEM_FD_H
@@ -16,11 +16,11 @@
 struct dma_buf;
 
 /**
- * struct ib_umem_fd_attr - what a user names when it registers memory by fd
- * @offset: first byte of the region in the fd
- * @length: bytes in the region
- * @iova: address by which the region's first byte is used on the wire and in
- *	work requests; equal to @offset modulo PAGE_SIZE
+ * struct ib_umem_fd_attr - a user's request to register memory by fd
+ * @offset: where the region begins in the fd, in bytes
+ * @length: length of the region in bytes
+ * @iova: address of the region's first byte, on the wire and in work requests;
+ *	equal to @offset modulo PAGE_SIZE
  * @fd_type: enum ib_uverbs_mr_fd_type, not checked yet
  * @fd: file descriptor in the calling process
  * @access: enum ib_access_flags
@@ -37,8 +37,8 @@ struct ib_umem_fd_attr {
 /**
  * struct ib_umem_vmap - a dma-buf that is imported for access by the CPU
  * @umem: what drivers see; @umem.address is the region's offset in the dma-buf
- * @dmabuf: the buffer, on which this holds a reference
- * @map: where the CPU finds byte 0 of @dmabuf, in system or in I/O memory;
+ * @dmabuf: the buffer, with a reference
+ * @map: the CPU's mapping of byte 0 of @dmabuf, in system or in I/O memory;
  *	valid and constant from ib_umem_get_fd() to ib_umem_release()
  */
 struct ib_umem_vmap {
@@ -53,8 +53,8 @@ static inline struct ib_umem_vmap *to_ib_umem_vmap(struct ib_umem *umem)
 }
 
 /*
- * The rule of mmap(2) for a shared mapping, so that a process that was handed a
- * read-only fd cannot write by RDMA what it cannot write by the CPU.
+ * The rule of mmap(2) for a shared mapping: a process that got a read-only fd
+ * must not write to the memory, by RDMA either.
  */
 static inline bool ib_umem_fd_mode_allows(const struct file *file,
 					  unsigned int access)

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * User memory that is named by a file descriptor
+ * User memory that a file descriptor names
  *
  * ib_umem_get() takes memory that the calling process has mapped.
- * ib_umem_get_fd() takes memory that it only holds as a file descriptor, which
- * need not be mapped, nor be mappable, by any process.  What comes back is an
- * ib_umem like any other: a driver finds out its kind, and whoever owns it ends
- * it with ib_umem_release().  Here are the checks that are the same for all
- * kinds, and one kind, the dma-buf; umem_memfd.c has the other.
+ * ib_umem_get_fd() takes memory that the process holds as a file descriptor.
+ * No process has to map that memory, and perhaps none can.  The result is an
+ * ib_umem like any other: a driver can tell its kind, and its owner releases it
+ * with ib_umem_release().  This file has the checks that all kinds share, and
+ * the dma-buf; umem_memfd.c has files in memory.
  *
- * A software device moves bytes with the CPU, so a dma-buf is imported for it
- * by vmap: no attachment is made, because there is no device that could do DMA.
- * The invariant is that from get to release the mapping stays where it is.  It
- * holds because an exporter pins a buffer for as long as it is vmapped, and it
- * needs nothing of the fd, which the user may close, nor of the process, which
- * may die: the umem holds its own reference on the dma-buf.
+ * A software device moves bytes with the CPU, so a dma-buf is imported by vmap.
+ * There is no attachment, because no device does DMA.  The mapping stays in
+ * place until the umem is released: an exporter pins a buffer for as long as it
+ * is vmapped.  The umem holds its own reference on the dma-buf, so the user may
+ * close the fd and the process may die.
  *
- * The bytes may be in system or in I/O memory; the iosys_map says which, and
- * users of it must treat them with the iosys_map accessors only.
+ * The bytes may be in system memory or in I/O memory, as the iosys_map says.
+ * Access them with the iosys_map functions only.
  */
 
 #include <linux/dma-buf.h>
@@ -32,8 +31,8 @@ static enum dma_data_direction ib_umem_vmap_direction(struct ib_umem *umem)
 }
 
 /*
- * dma_buf_vmap_unlocked(), but a signal ends the wait for whoever has the lock:
- * an exporter may take its time with another importer.
+ * As dma_buf_vmap_unlocked(), but a signal interrupts the wait for the lock: an
+ * exporter may hold it for long because of another importer.
  */
 static int ib_umem_vmap_map(struct ib_umem_vmap *vmap)
 {
@@ -58,7 +57,7 @@ static struct ib_umem *ib_umem_vmap_get(struct ib_device *device,
 
 	dmabuf = dma_buf_get(attr->fd);
 	if (IS_ERR(dmabuf))
-		/* -EINVAL here means one thing, let the user see which */
+		/* Here -EINVAL means only: the file is not a dma-buf. */
 		return ERR_PTR(PTR_ERR(dmabuf) == -EINVAL ? -EBADFD :
 			       PTR_ERR(dmabuf));
 
@@ -93,9 +92,9 @@ static struct ib_umem *ib_umem_vmap_get(struct ib_device *device,
 		goto err_free;
 
 	/*
-	 * Also waits for the exporter's fences, those of a move that the vmap
-	 * began among them.  It can be interrupted by a signal.  The bracket
-	 * spans the life of the region, since at any time a packet may come.
+	 * This also waits for the exporter's fences, for instance those of a
+	 * move that the vmap began.  A signal interrupts the wait.  CPU access
+	 * ends with the region, because a packet may come at any time.
 	 */
 	ret = dma_buf_begin_cpu_access(dmabuf, ib_umem_vmap_direction(umem));
 	if (ret)
@@ -113,36 +112,37 @@ err_put:
 }
 
 /**
- * ib_umem_get_fd - take memory that a user names by a file descriptor
+ * ib_umem_get_fd - take memory that a user specifies by file descriptor
  * @device: device that will use the memory
- * @attr: what the user asked for, nothing of it checked
+ * @attr: the user's request, not checked yet
  *
- * Context: process context of the user, may sleep. Takes and drops the
+ * Context: process context of the user, may sleep. Takes and releases the
  * reservation lock of a dma-buf, so the caller must not hold it.
  *
- * Return: a umem that the caller ends with ib_umem_release(), or an ERR_PTR
- * with nothing taken:
- * -EINVAL: zero length, @attr->iova not equal to @attr->offset modulo
- *	PAGE_SIZE, or an unknown @attr->fd_type
+ * Return: a umem that the caller releases with ib_umem_release(), or an ERR_PTR:
+ * -EINVAL: length 0, @attr->iova and @attr->offset not equal modulo PAGE_SIZE,
+ *	or an unknown @attr->fd_type
  * -EOVERFLOW: offset + length or iova + length does not fit in 64 bits
- * -EOPNOTSUPP: a dma-buf, and @device does DMA, for which there is no import
- *	yet; or a file in memory, and @attr->access is on demand
+ * -EOPNOTSUPP: a dma-buf for a @device that does DMA, which has no import yet;
+ *	or on-demand access to a file in memory
  * -EBADF: @attr->fd is not open
- * -EBADFD: @attr->fd is open and not of the type that @attr->fd_type says
- * -EACCES: the fd was not opened for reading, or not for writing and
- *	@attr->access writes
- * -ERANGE: the region ends past the end of the dma-buf or of the file
- * -ENOMEM: no memory; or a file in memory, and RLIMIT_MEMLOCK does not allow to
- *	pin so much more, or a huge page is needed for a hole and none is free
- * of a dma-buf:
+ * -EBADFD: @attr->fd is not of the type @attr->fd_type
+ * -EACCES: @attr->fd is not open for reading, or @attr->access writes and
+ *	@attr->fd is not open for writing
+ * -ERANGE: the region ends after the end of the dma-buf or of the file
+ * -ENOMEM: out of memory; for a file in memory also: more pages than
+ *	RLIMIT_MEMLOCK allows, or no free huge page for a hole
+ *
+ * only for a dma-buf:
  * -ENXIO: the exporter has no mapping for the CPU
- * -ERESTARTSYS: a signal came while waiting for the exporter
- * or what the exporter's vmap or begin_cpu_access gave;
- * of a file in memory:
- * -EPERM: @attr->access writes and the file is sealed against that; or the
+ * -ERESTARTSYS: a signal came during the wait for the exporter
+ * or an error of the exporter's vmap or begin_cpu_access
+ *
+ * only for a file in memory:
+ * -EPERM: @attr->access writes and the file is sealed against writing, or the
  *	process may not lock any memory
  * -EINTR: the process is being killed
- * or what it gave to allocate a hole, -ENOSPC if the file system is full.
+ * or an error of the allocation for a hole, -ENOSPC if the file system is full
  */
 struct ib_umem *ib_umem_get_fd(struct ib_device *device,
 			       const struct ib_umem_fd_attr *attr)
@@ -172,14 +172,14 @@ struct ib_umem *ib_umem_get_fd(struct ib_device *device,
 EXPORT_SYMBOL(ib_umem_get_fd);
 
 /**
- * ib_umem_vmap_release - the part of ib_umem_release() for a vmapped dma-buf
- * @vmap: the umem; no access through @vmap->map may be under way
+ * ib_umem_vmap_release - ib_umem_release() for a vmapped dma-buf
+ * @vmap: the umem; no access through @vmap->map may be in progress
  *
- * Context: may sleep, takes and drops the reservation lock of the dma-buf.
+ * Context: may sleep. Takes and releases the reservation lock of the dma-buf.
  */
 void ib_umem_vmap_release(struct ib_umem_vmap *vmap)
 {
-	/* An exporter that fails here has nothing for us to undo. */
+	/* There is nothing to undo if the exporter fails here. */
 	dma_buf_end_cpu_access(vmap->dmabuf, ib_umem_vmap_direction(&vmap->umem));
 	dma_buf_vunmap_unlocked(vmap->dmabuf, &vmap->map);
 	dma_buf_put(vmap->dmabuf);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * KUnit tests of user memory that is named by a file descriptor
+ * KUnit tests of user memory that a file descriptor names
  *
- * ib_umem_get_fd() is called as for a device that needs no DMA, which takes no
- * more than a zeroed struct ib_device.  A fd that is not open tells a request
- * that passed the checks (-EBADF) from one that did not.  The fds that are open
- * are those of files that the tests make: kernel threads have a table of files,
- * which they share.  The dma-bufs are of an exporter that counts what is asked of
- * it and fails at will; umem_memfd_test.c has the files in memory.
+ * The tests call ib_umem_get_fd() for a device that needs no DMA; a zeroed
+ * struct ib_device is enough.  With an fd that is not open, a request that
+ * passes the checks gets -EBADF.  Open fds belong to files that the tests make:
+ * kernel threads share a table of files.  The dma-bufs come from an exporter
+ * that counts its calls and fails on request.  umem_memfd_test.c tests files in
+ * memory.
  */
 
 #include <linux/dma-buf.h>
@@ -17,7 +17,7 @@
 
 #define TOP_PAGE (U64_MAX & PAGE_MASK) /* the last page of 2^64 bytes */
 
-/* Arguments, with a fd that is not open */
+/* Arguments, with an fd that is not open */
 
 struct range_case {
 	const char *name;
@@ -101,7 +101,7 @@ static void test_type(struct kunit *test)
 	};
 	struct ib_device *device = new_device(test);
 
-	/* never looked into */
+	/* Only compared with NULL. */
 	if (c->dma)
 		device->dma_device = &device->dev;
 
@@ -135,7 +135,7 @@ static void test_mode_allows(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, ib_umem_fd_mode_allows(file, 0));
 }
 
-/* Files that are there */
+/* Open files */
 
 /* The exporter */
 struct test_buf {
@@ -197,7 +197,7 @@ static int test_buf_end(struct dma_buf *dmabuf, enum dma_data_direction dir)
 {
 	struct test_buf *buf = dmabuf->priv;
 
-	/* in the order that undoes, and as begun */
+	/* Before the vunmap, and with the direction of begin */
 	buf->ends += !buf->vunmaps && dir == buf->dir;
 	return 0;
 }
@@ -286,7 +286,7 @@ static void check_buf_umem(struct kunit *test, const struct buf_case *c,
 	KUNIT_EXPECT_EQ(test, buf->dir, writes ? DMA_BIDIRECTIONAL : DMA_FROM_DEVICE);
 }
 
-/* The fd, and the buffer but for the one reference of the umem, are gone. */
+/* The fd is closed, and the umem has the only reference on the buffer. */
 static void check_buf_held(struct kunit *test, const struct buf_case *c,
 			   struct test_buf *buf, struct ib_umem *umem)
 {

@@ -11,7 +11,7 @@
 #include <linux/file.h>
 #include <rdma/ib_umem_fd.h>
 
-/* Without DMA, a zeroed device does. */
+/* Without DMA a zeroed device is enough. */
 static inline struct ib_device *new_device(struct kunit *test)
 {
 	struct ib_device *device;
@@ -36,7 +36,7 @@ static inline int get_fd_err(struct ib_device *device,
 static inline void close_and_flush(void *fd)
 {
 	close_fd((long)fd);
-	flush_delayed_fput(); /* a kernel thread's last fput() is done later */
+	flush_delayed_fput(); /* a kernel thread delays its last fput() */
 }
 
 static inline int install(struct kunit *test, struct file *file)

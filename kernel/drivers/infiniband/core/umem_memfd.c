@@ -2,17 +2,16 @@
 /*
  * User memory that is a file in memory: memfd_create(), tmpfs, hugetlbfs
  *
- * Registered by address, such memory has to be mapped by the process, and what
- * is pinned depends on the mapping.  Here the file itself is named: its folios
- * are found in the page cache, or allocated where the file has a hole, and
- * pinned.  From there on it is as from ib_umem_get(): an sg_table that is
- * mapped for DMA, charged to the pinned_vm of the process.
+ * To register such memory by address, the process has to map it, and the
+ * mapping decides what is pinned.  Here the user specifies the file itself: its
+ * folios are looked up in the page cache, or allocated where the file has a
+ * hole, and pinned.  The rest is as with ib_umem_get(): an sg_table that is
+ * mapped for DMA, and pages that count in pinned_vm of the process.
  *
- * The invariant is that of all pinned memory: the folios stay, whatever becomes
- * of the file.  If it is truncated, the region keeps the folios that it had,
- * and the file gets others when it grows again.  A file cannot be sealed
- * against writing while it is pinned, and a file that is sealed is not taken
- * for writing.
+ * As with all pinned memory, the folios stay whatever happens to the file.  If
+ * the file is truncated, the region keeps its folios, and the file gets new
+ * ones when it grows again.  A file cannot be sealed against writing while it
+ * is pinned, and a sealed file cannot be registered for writing.
  */
 
 #include <kunit/visibility.h>
@@ -24,15 +23,15 @@
 #include <rdma/ib_umem_fd.h>
 #include <uapi/linux/fcntl.h>
 
-/* What is pinned at a time, so that a signal can end the work. */
+/* Bytes to pin at a time; a fatal signal ends the work in between. */
 #define IB_MEMFD_CHUNK (PAGE_SIZE * (PAGE_SIZE / sizeof(struct page *)))
 
 /**
  * struct ib_umem_memfd - a file in memory that is pinned
  * @umem: what drivers see; @umem.address is the region's offset in the file
- * @folios: what is pinned, in the order of the file; a folio that two chunks
- *	touch is there twice, and pinned twice
- * @nr_folios: entries of @folios
+ * @folios: the pinned folios, in the order of the file; a folio that is in two
+ *	chunks is listed twice, and pinned twice
+ * @nr_folios: number of entries of @folios
  */
 struct ib_umem_memfd {
 	struct ib_umem umem;
@@ -79,21 +78,27 @@ static void ib_memfd_uncharge(struct ib_umem *umem)
 	mmdrop(umem->owning_mm);
 }
 
-/* The pages of a chunk, whose NR folios are the last in the list. */
+/*
+ * List the pages of a chunk: at most MAX pages of NR folios, from byte OFFSET of
+ * the first folio on. Return how many they are.
+ */
 VISIBLE_IF_KUNIT
 unsigned int ib_memfd_pages(struct folio **folios, long nr, pgoff_t offset,
 			    unsigned int max, struct page **pages)
 {
 	unsigned long index = offset >> PAGE_SHIFT;
 	unsigned int n = 0;
+	long i;
 
-	for (; nr; nr--, folios++, index = 0)
-		for (; index < folio_nr_pages(*folios) && n < max; index++)
-			pages[n++] = folio_page(*folios, index);
+	for (i = 0; i < nr; i++) {
+		for (; index < folio_nr_pages(folios[i]) && n < max; index++)
+			pages[n++] = folio_page(folios[i], index);
+		index = 0;
+	}
 	return n;
 }
 
-/* N pages that LEFT others are to follow. */
+/* Append N pages to the table; LEFT more pages will follow. */
 static int ib_memfd_append(struct ib_umem *umem, struct page **pages,
 			   unsigned int n, unsigned int left)
 {
@@ -109,59 +114,63 @@ static int ib_memfd_pin(struct ib_umem_memfd *memfd, struct file *file,
 {
 	struct ib_umem *umem = &memfd->umem;
 	u64 end = PAGE_ALIGN(umem->address + umem->length);
-	u64 pos = ALIGN_DOWN(umem->address, PAGE_SIZE);
-	unsigned int n;
+	unsigned int npages;
+	struct folio **folios;
+	u64 pos, next, last;
 	pgoff_t offset;
-	u64 next;
 	long nr;
 	int ret;
 
-	for (; pos < end; pos = next) {
+	for (pos = ALIGN_DOWN(umem->address, PAGE_SIZE); pos < end; pos = next) {
 		cond_resched();
 		if (fatal_signal_pending(current))
 			return -EINTR;
 
 		next = min(end, pos + IB_MEMFD_CHUNK);
-		nr = memfd_pin_folios(file, pos,
-				      min_t(u64, next, umem->address + umem->length) - 1,
-				      memfd->folios + memfd->nr_folios,
-				      (next - pos) >> PAGE_SHIFT, &offset);
+		last = min(next, umem->address + umem->length) - 1;
+		npages = (next - pos) >> PAGE_SHIFT;
+		folios = memfd->folios + memfd->nr_folios;
+		nr = memfd_pin_folios(file, pos, last, folios, npages, &offset);
 		if (nr < 0)
 			return nr;
 
-		n = ib_memfd_pages(memfd->folios + memfd->nr_folios, nr, offset,
-				   (next - pos) >> PAGE_SHIFT, pages);
 		memfd->nr_folios += nr;
-		if (n != (next - pos) >> PAGE_SHIFT)
+		if (ib_memfd_pages(folios, nr, offset, npages, pages) != npages)
 			return -EFAULT;
 
-		ret = ib_memfd_append(umem, pages, n, (end - next) >> PAGE_SHIFT);
+		ret = ib_memfd_append(umem, pages, npages,
+				      (end - next) >> PAGE_SHIFT);
 		if (ret)
 			return ret;
 	}
 	return 0;
 }
 
-static void ib_memfd_unpin(struct ib_umem_memfd *memfd, bool dirty)
+static void ib_memfd_mark_dirty(struct ib_umem_memfd *memfd)
 {
 	unsigned long i;
 
-	sg_free_append_table(&memfd->umem.sgt_append);
-	for (i = 0; dirty && i < memfd->nr_folios; i++) {
+	for (i = 0; i < memfd->nr_folios; i++) {
 		if (folio_test_dirty(memfd->folios[i]))
 			continue;
 		folio_lock(memfd->folios[i]);
 		folio_mark_dirty(memfd->folios[i]);
 		folio_unlock(memfd->folios[i]);
 	}
+}
+
+static void ib_memfd_unpin(struct ib_umem_memfd *memfd)
+{
+	sg_free_append_table(&memfd->umem.sgt_append);
 	if (memfd->nr_folios)
 		unpin_folios(memfd->folios, memfd->nr_folios);
 	kvfree(memfd->folios);
 }
 
 /*
- * What mmap() does for a shared mapping: as long as the file counts as writable
- * it cannot be sealed, and once it is pinned it cannot either.
+ * Pin the file, unless the region writes and the file is sealed against that.
+ * As in mmap(), mapping_map_writable() keeps others from sealing the file in
+ * the meantime.  Afterwards the pins do.
  */
 static int ib_memfd_pin_unsealed(struct ib_umem_memfd *memfd, struct file *file,
 				 struct page **pages)
@@ -196,7 +205,7 @@ static int ib_umem_memfd_init(struct ib_umem_memfd *memfd, struct file *file,
 	if (ret)
 		return ret;
 
-	/* a file may be sparse and huge: do not warn of what does not fit */
+	/* A sparse file can be larger than memory: fail without a warning. */
 	memfd->folios = kvcalloc(ib_umem_num_pages(umem),
 				 sizeof(*memfd->folios),
 				 GFP_KERNEL | __GFP_NOWARN);
@@ -217,15 +226,15 @@ static int ib_umem_memfd_init(struct ib_umem_memfd *memfd, struct file *file,
 		return 0;
 
 err_unpin:
-	ib_memfd_unpin(memfd, false);
+	ib_memfd_unpin(memfd);
 	ib_memfd_uncharge(umem);
 	return ret;
 }
 
 /**
- * ib_umem_memfd_get - the part of ib_umem_get_fd() for a file in memory
+ * ib_umem_memfd_get - ib_umem_get_fd() for a file in memory
  * @device: device that will use the memory
- * @attr: what the user asked for; only range and iova are checked
+ * @attr: the user's request; the caller has checked range and iova only
  *
  * Context: process context of the user, may sleep.
  *
@@ -278,7 +287,7 @@ struct ib_umem *ib_umem_memfd_get(struct ib_device *device,
 
 err_free:
 	kfree(memfd);
-	/* truncated since the size was looked at: the only reason left */
+	/* The only cause left: the file was truncated after the size check. */
 	if (ret == -EINVAL)
 		ret = -ERANGE;
 err_put:
@@ -287,8 +296,8 @@ err_put:
 }
 
 /**
- * ib_umem_memfd_release - the part of ib_umem_release() for a file in memory
- * @umem: the umem; nobody may be accessing the memory
+ * ib_umem_memfd_release - ib_umem_release() for a file in memory
+ * @umem: the umem; no access to the memory may be in progress
  *
  * Context: may sleep.
  */
@@ -298,7 +307,9 @@ void ib_umem_memfd_release(struct ib_umem *umem)
 
 	ib_dma_unmap_sgtable_attrs(umem->ibdev, &umem->sgt_append.sgt,
 				   DMA_BIDIRECTIONAL, 0);
-	ib_memfd_unpin(memfd, umem->writable);
+	if (umem->writable)
+		ib_memfd_mark_dirty(memfd);
+	ib_memfd_unpin(memfd);
 	ib_memfd_uncharge(umem);
 	kfree(memfd);
 }

@@ -2,11 +2,10 @@
 /*
  * KUnit tests of user memory that is a file in memory
  *
- * Which pages a chunk of pinned folios has is asked of folios of every order,
- * as a file would have them, and compared with the plain list of their pages.
- * What is pinned of a file is compared with its page cache.  The files are of
- * tmpfs; KUnit gives a test an mm, on which pinned memory is charged, when the
- * test asks for a mapping.
+ * For folios of every order, as a file may have them, the tests compare the
+ * pages that ib_memfd_pages() lists with a plain list.  For files of tmpfs they
+ * compare what is pinned with the page cache.  Pinned memory is charged to an
+ * mm; KUnit gives a test an mm when the test makes a mapping.
  */
 
 #include <linux/mman.h>
@@ -24,7 +23,7 @@ struct layout {
 	const char *name;
 	int nr;
 	unsigned int orders[LAYOUT_MAX];
-	unsigned int step; /* of first page and of max, 1 tries all */
+	unsigned int step; /* between first pages, and between values of max */
 };
 
 static const struct layout layouts[] = {
@@ -44,7 +43,7 @@ struct flat {
 	struct folio *folios[LAYOUT_MAX];
 	struct page **pages; /* of all the folios */
 	unsigned int nr_pages;
-	struct page **out; /* room for all of them and one more */
+	struct page **out; /* has room for one page more */
 };
 
 KUNIT_DEFINE_ACTION_WRAPPER(put_folio, folio_put, struct folio *);
@@ -77,7 +76,7 @@ static void make_flat(struct kunit *test, const struct layout *l, struct flat *f
 static void check_pages(struct kunit *test, const struct layout *l,
 			struct flat *flat, unsigned int first, unsigned int max)
 {
-	/* any byte of the page will do */
+	/* any byte of the page */
 	pgoff_t offset = first * PAGE_SIZE + (first + max) % PAGE_SIZE;
 	unsigned int want = min(max, flat->nr_pages - first);
 	unsigned int n;
@@ -110,11 +109,11 @@ static void test_pages(struct kunit *test)
 
 /* Files */
 
-/* Of a page, what umem_memfd.c pins at a time */
+/* Bytes that umem_memfd.c pins at a time */
 #define CHUNK (PAGE_SIZE / sizeof(struct page *) * PAGE_SIZE)
 #define FILE_SIZE (2 * CHUNK + 3 * PAGE_SIZE)
 
-/* A process that registers memory has an mm, on which it is charged. */
+/* Give the test an mm: a process that registers memory has one. */
 static void attach_mm(struct kunit *test)
 {
 	unsigned long addr;
@@ -163,7 +162,7 @@ static const struct file_case file_cases[] = {
 
 KUNIT_ARRAY_PARAM_DESC(file, file_cases, name);
 
-/* A second struct file, as of open("/proc/self/fd/N") */
+/* A second struct file of the same file, as open("/proc/self/fd/N") makes */
 static struct file *reopen(struct kunit *test, struct file *file, int flags)
 {
 	struct file *other = dentry_open(&file->f_path, flags, current_cred());

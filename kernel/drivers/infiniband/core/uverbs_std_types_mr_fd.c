@@ -2,14 +2,14 @@
 /*
  * Memory regions from file descriptors: the uAPI
  *
- * The user names a PD, a range of a file descriptor, an iova and access rights;
- * what it gets is an MR like any other, with a handle, an lkey and an rkey.
- * The core does what is the same for all devices: it checks what the user said
- * and takes the memory (ib_umem_get_fd()).  The driver is handed a ready umem
- * and makes keys for it.
+ * The user specifies a PD, a range of a file descriptor, an iova and access
+ * rights, and gets an MR like any other, with a handle, an lkey and an rkey.
+ * The core does what is the same for all devices: it checks the request and
+ * takes the memory with ib_umem_get_fd().  The driver gets a ready umem and
+ * makes keys for it.
  *
- * Here are the ioctl method and the function behind it.  Numbers of the
- * methods are the highest that the API has room for, see
+ * This file has the ioctl method and the function behind it.  The methods have
+ * the highest numbers that the API has room for, see
  * UVERBS_API_METHOD_KEY_NUM_CORE.
  */
 
@@ -17,22 +17,23 @@
 #include <rdma/uverbs_std_types.h>
 #include "rdma_core.h"
 #include "uverbs.h"
-#include "restrack.h"
 
 /**
- * uverbs_reg_mr_fd - register memory that is named by a file descriptor
- * @uobj: new object of type UVERBS_OBJECT_MR, which will hold the MR; on error
- *	the caller aborts it
- * @pd: protection domain, held by the caller for the time of the call
- * @attr: what the user asked for, nothing of it checked
+ * uverbs_reg_mr_fd - register the memory of a file descriptor
+ * @uobj: new uobject of type UVERBS_OBJECT_MR, to which the MR is added; the
+ *	caller commits it on success and aborts it on error
+ * @pd: protection domain, held by the caller during the call
+ * @attr: the user's request, not checked yet
  * @attrs: the call, for the driver
  *
- * Context: process context of the user, may sleep.
+ * Context: process context of the user, may sleep. Takes and releases the
+ * reservation lock of a dma-buf.
  *
- * Return: the MR, complete but for being committed with @uobj, or an ERR_PTR:
- * -EOPNOTSUPP if the device has no such op or not this access, -EINVAL for
- * access flags that are unknown or make no sense, what ib_umem_get_fd() gives,
- * or what the driver gives.
+ * Return: the MR, or an ERR_PTR:
+ * -EOPNOTSUPP: the device has no reg_user_mr_fd, or does not support the access
+ *	flags
+ * -EINVAL: access flags that are unknown or contradict each other
+ * or an error of ib_umem_get_fd() or of the driver.
  */
 struct ib_mr *uverbs_reg_mr_fd(struct ib_uobject *uobj, struct ib_pd *pd,
 			       const struct ib_umem_fd_attr *attr,
@@ -61,17 +62,7 @@ struct ib_mr *uverbs_reg_mr_fd(struct ib_uobject *uobj, struct ib_pd *pd,
 		return mr;
 	}
 
-	mr->device = device;
-	mr->pd = pd;
-	mr->type = IB_MR_TYPE_USER;
-	mr->access_flags = attr->access;
-	mr->uobject = uobj;
-	atomic_inc(&pd->usecnt);
-
-	rdma_restrack_new(&mr->res, RDMA_RESTRACK_MR);
-	rdma_restrack_set_name(&mr->res, NULL);
-	rdma_restrack_add(&mr->res);
-	uobj->object = mr;
+	uverbs_init_user_mr(mr, uobj, pd, attr->access);
 	return mr;
 }
 

@@ -2,89 +2,97 @@
 /*
  * Re-registration with memory from a file descriptor: the uAPI
  *
- * A rereg gives an MR of whatever kind other memory, named by a file
- * descriptor, or another PD, or other access rights, in any combination.  It is
- * all or nothing: what can fail is done before the MR changes, and after an
- * error the MR is what it was.  The core takes the new memory; the op of the
- * driver is where the MR changes, and it cannot be undone.
+ * A rereg gives an MR new memory from a file descriptor, another PD, other
+ * access rights, or any combination of these.  The MR may have memory of any
+ * kind but device memory.  Everything that can fail is done before the MR
+ * changes, so after an error the MR is unchanged.  The core takes the new
+ * memory; the driver's op changes the MR, and this cannot be undone.
  *
- * A driver may change the MR, or make another one, whose uobject then takes the
- * place, and the handle, of the old one.
+ * A driver may change the MR in place, or make another MR.  The uobject of the
+ * other MR then takes over the handle, and the old MR is destroyed.
  */
 
 #include <rdma/ib_umem_fd.h>
 #include <rdma/uverbs_std_types.h>
 #include "rdma_core.h"
 #include "uverbs.h"
-#include "restrack.h"
 
 /**
- * uverbs_replace_mr - put the MR that a rereg gave in the place of the old one
- * @uobj: uobject of the old MR, locked for writing; still to be put when this
- *	returns, and nothing else
- * @new_uobj: uobject from uobj_alloc(), which is committed here
- * @new_mr: what the driver gave
- * @pd: PD of the new MR
- * @access: its access flags
+ * uverbs_replace_mr - end a rereg for which the driver has made another MR
+ * @uobj: uobject of the old MR, locked for writing; the caller may only put it
+ *	after this
+ * @new_uobj: uobject from uobj_alloc(); it is committed
+ * @new_mr: the MR that the driver has made
+ * @pd: PD of @new_mr, held by the caller
+ * @access: access flags of @new_mr
  * @attrs: the call
  *
- * The old MR is destroyed; should that fail, it is left until the context is
- * closed, as any object that cannot be destroyed.
+ * @new_uobj gets the handle of @uobj, and the old MR is destroyed. If that
+ * fails, the old MR stays until the context is closed, like any object that
+ * cannot be destroyed. Another thread can destroy @new_mr at any time after
+ * this.
+ *
+ * Context: process context, may sleep.
  */
 void uverbs_replace_mr(struct ib_uobject *uobj, struct ib_uobject *new_uobj,
 		       struct ib_mr *new_mr, struct ib_pd *pd, int access,
 		       struct uverbs_attr_bundle *attrs)
 {
-	new_mr->device = pd->device;
-	new_mr->pd = pd;
-	new_mr->type = IB_MR_TYPE_USER;
-	new_mr->access_flags = access;
-	new_mr->uobject = new_uobj;
-	atomic_inc(&pd->usecnt);
-	new_uobj->object = new_mr;
-
-	rdma_restrack_new(&new_mr->res, RDMA_RESTRACK_MR);
-	rdma_restrack_set_name(&new_mr->res, NULL);
-	rdma_restrack_add(&new_mr->res);
-
-	/* The new uobject gets the handle, the old one is destroyed. */
+	uverbs_init_user_mr(new_mr, new_uobj, pd, access);
 	rdma_assign_uobject(uobj, new_uobj, attrs);
 	rdma_alloc_commit_uobject(new_uobj, attrs);
 }
 
-static void uverbs_change_mr(struct ib_mr *mr, u32 flags, struct ib_pd *pd,
-			     const struct ib_umem_fd_attr *attr)
+/**
+ * uverbs_change_mr - end a rereg in which the driver has changed the MR
+ * @mr: the MR; its uobject is locked for writing
+ * @flags: enum ib_mr_rereg_flags, what has changed
+ * @old_pd: PD before the rereg; a driver may have set @mr->pd already
+ * @pd: PD after the rereg, held by the caller
+ * @iova: new iova, with IB_MR_REREG_TRANS
+ * @length: new length, with IB_MR_REREG_TRANS
+ * @access: access flags after the rereg
+ *
+ * Context: any.
+ */
+void uverbs_change_mr(struct ib_mr *mr, u32 flags, struct ib_pd *old_pd,
+		      struct ib_pd *pd, u64 iova, u64 length, int access)
 {
-	if (flags & IB_MR_REREG_PD) {
-		atomic_dec(&mr->pd->usecnt);
+	if (pd != old_pd) {
 		atomic_inc(&pd->usecnt);
+		atomic_dec(&old_pd->usecnt);
 		mr->pd = pd;
 	}
 	if (flags & IB_MR_REREG_TRANS) {
-		mr->iova = attr->iova;
-		mr->length = attr->length;
+		mr->iova = iova;
+		mr->length = length;
 	}
-	mr->access_flags = attr->access;
+	mr->access_flags = access;
 }
 
 /**
  * uverbs_rereg_mr_fd - reregister an MR with memory from a file descriptor
- * @uobj: uobject of the MR, locked for writing; still to be put when this
- *	returns, and nothing else, since the MR may be another one
+ * @uobj: uobject of the MR, locked for writing; the caller may only put it
+ *	after this, because another uobject may have the MR
  * @flags: enum ib_mr_rereg_flags, which of the other arguments count
- * @pd: the PD with IB_MR_REREG_PD, held by the caller for the time of the call
- * @attr: access with IB_MR_REREG_ACCESS, else it is filled in; all the other
- *	fields with IB_MR_REREG_TRANS; nothing of it checked
- * @keys: filled in on success
+ * @pd: new PD, with IB_MR_REREG_PD; held by the caller during the call
+ * @attr: the user's request, not checked yet: access with IB_MR_REREG_ACCESS
+ *	(without it, access is set here), all other fields with
+ *	IB_MR_REREG_TRANS
+ * @keys: set to the keys of the MR on success
  * @attrs: the call, for the driver
  *
- * Context: process context of the user, may sleep.
+ * Context: process context of the user, may sleep. Takes and releases the
+ * reservation lock of a dma-buf.
  *
- * Return: 0, or an error with the MR as it was: -EINVAL for no or unknown
- * flags, for an MR of device memory and for access flags that are unknown or
- * make no sense, -EOPNOTSUPP if the device has no such op or not this access,
- * -ENOMEM, what ib_umem_get_fd() gives, or what the driver gives, -EINVAL if
- * memory windows are bound to the MR among it.
+ * Return: 0, or an error with the MR unchanged:
+ * -EINVAL: @flags is 0 or has unknown bits, the MR has device memory, the access
+ *	flags are unknown or contradict each other; from the driver: memory
+ *	windows are bound to the MR
+ * -EOPNOTSUPP: the device has no rereg_user_mr_fd, or does not support the
+ *	access flags
+ * -ENOMEM: out of memory
+ * or another error of ib_umem_get_fd() or of the driver.
  */
 int uverbs_rereg_mr_fd(struct ib_uobject *uobj, u32 flags, struct ib_pd *pd,
 		       struct ib_umem_fd_attr *attr,
@@ -93,6 +101,7 @@ int uverbs_rereg_mr_fd(struct ib_uobject *uobj, u32 flags, struct ib_pd *pd,
 {
 	struct ib_mr *mr = uobj->object, *new_mr;
 	struct ib_uobject *new_uobj;
+	struct ib_pd *old_pd = mr->pd;
 	struct ib_umem *umem = NULL;
 	struct ib_device *device;
 	int ret;
@@ -104,7 +113,7 @@ int uverbs_rereg_mr_fd(struct ib_uobject *uobj, u32 flags, struct ib_pd *pd,
 		return -EOPNOTSUPP;
 
 	if (!(flags & IB_MR_REREG_PD))
-		pd = mr->pd;
+		pd = old_pd;
 
 	if (flags & IB_MR_REREG_ACCESS) {
 		ret = ib_check_mr_access(mr->device, attr->access);
@@ -114,7 +123,7 @@ int uverbs_rereg_mr_fd(struct ib_uobject *uobj, u32 flags, struct ib_pd *pd,
 		attr->access = mr->access_flags;
 	}
 
-	/* For a driver that makes another MR. */
+	/* The driver may make another MR, which needs a uobject. */
 	new_uobj = uobj_alloc(UVERBS_OBJECT_MR, attrs, &device);
 	if (IS_ERR(new_uobj))
 		return PTR_ERR(new_uobj);
@@ -134,14 +143,15 @@ int uverbs_rereg_mr_fd(struct ib_uobject *uobj, u32 flags, struct ib_pd *pd,
 		goto err_release;
 	}
 
-	/* Once its uobject is committed the new MR may be gone at any time. */
+	/* Another thread can destroy the new MR once its uobject is committed. */
 	*keys = uverbs_mr_keys(new_mr ?: mr);
 
 	if (new_mr) {
 		uverbs_replace_mr(uobj, new_uobj, new_mr, pd, attr->access,
 				  attrs);
 	} else {
-		uverbs_change_mr(mr, flags, pd, attr);
+		uverbs_change_mr(mr, flags, old_pd, pd, attr->iova,
+				 attr->length, attr->access);
 		uobj_alloc_abort(new_uobj, attrs);
 	}
 	return 0;
@@ -181,7 +191,7 @@ static int uverbs_rereg_get_memory(struct ib_umem_fd_attr *attr,
 				UVERBS_ATTR_REREG_MR_FD_IOVA);
 }
 
-/* Is there an attribute for whatever the flags say? */
+/* Are all attributes there that the flags need? */
 static bool uverbs_rereg_complete(u32 flags, struct uverbs_attr_bundle *attrs)
 {
 	static const struct {
@@ -205,7 +215,7 @@ static bool uverbs_rereg_complete(u32 flags, struct uverbs_attr_bundle *attrs)
 	return true;
 }
 
-/* What the flags ask for; an attribute that they do not is not looked at. */
+/* Read the attributes that the flags need, and ignore the others. */
 static int uverbs_rereg_get_attrs(u32 flags, struct ib_pd **pd,
 				  struct ib_umem_fd_attr *attr,
 				  struct uverbs_attr_bundle *attrs)
@@ -266,7 +276,7 @@ static int UVERBS_HANDLER(UVERBS_METHOD_REREG_MR_FD)(
 	if (ret)
 		return ret;
 
-	/* If they cannot be written, let it be known while all is as it was. */
+	/* Write the keys first, so that a fault leaves the MR unchanged. */
 	ret = uverbs_rereg_put_keys(old, attrs);
 	if (ret)
 		return ret;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * KUnit tests of what a key finds: MRs, what replaces them, memory windows
+ * KUnit tests of the look-up by key: MRs, replaced MRs, memory windows
  *
- * The device is a zeroed one of which no more than the pools are set up; the QP
- * is one too, of which a window looks at no more than the PD and the reference
- * count.
+ * The device is zeroed and has nothing set up but its pools.  The QP is zeroed
+ * too: a window uses only its PD and its reference count.
  */
 
 #include <kunit/test.h>
@@ -44,12 +43,12 @@ static struct rxe_mr *new_mr(struct kunit *test, struct ctx *ctx)
 	mr->ibmr.device = &ctx->rxe.ib_dev;
 	mr->ibmr.iova = IOVA;
 	mr->ibmr.length = LENGTH;
-	rxe_mr_init_fd(ACCESS, new_mem(test), mr);
+	rxe_mr_init_mem(ACCESS, new_mem(test), mr);
 	rxe_finalize(mr);
 	return mr;
 }
 
-/* What dereg_mr does, of an MR that has no window */
+/* Destroy an MR without windows, as dereg_mr does. */
 static void end_mr(struct kunit *test, struct rxe_mr *mr)
 {
 	KUNIT_EXPECT_TRUE(test, rxe_mr_close(mr));
@@ -69,7 +68,7 @@ static struct rxe_mr *replace(struct kunit *test, struct rxe_mr *old,
 	return to_rmr(ibmr);
 }
 
-/* What is found by the index of MR's keys; its reference is put again. */
+/* The MR with the index of KEY, or NULL; no reference is kept. */
 static struct rxe_mr *find(struct ctx *ctx, u32 key)
 {
 	struct rxe_mr *mr = rxe_pool_get_index(&ctx->rxe.mr_pool, key >> 8);
@@ -79,7 +78,7 @@ static struct rxe_mr *find(struct ctx *ctx, u32 key)
 	return mr;
 }
 
-/* As find(), of a packet or a work request with rights and a PD */
+/* As find(), but as a packet and a work request do, with rights and PD */
 static struct rxe_mr *lookup(struct rxe_pd *pd, int access, u32 key)
 {
 	struct rxe_mr *local = lookup_mr(pd, access, key, RXE_LOOKUP_LOCAL);
@@ -117,7 +116,7 @@ static int ctx_init(struct kunit *test)
 	return 0;
 }
 
-/* Each test leaves ctx->mr or what came after it, and nothing else. */
+/* A test leaves one MR, ctx->mr, and nothing else. */
 static void ctx_exit(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
@@ -174,7 +173,7 @@ static void test_replace(struct kunit *test)
 	mr = replace(test, old, &ctx->pd[1], IB_ACCESS_REMOTE_READ, 7, 9);
 	ctx->mr = mr;
 
-	/* the new one has the keys, and for the rest what was asked for */
+	/* The new MR has the old keys, and what the rereg asked for. */
 	KUNIT_EXPECT_PTR_EQ(test, find(ctx, key), mr);
 	KUNIT_EXPECT_EQ(test, mr->lkey, key);
 	KUNIT_EXPECT_EQ(test, mr->rkey, key);
@@ -184,13 +183,15 @@ static void test_replace(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, mr->ibmr.length, 9);
 	KUNIT_EXPECT_PTR_EQ(test, mr->ibmr.pd, &ctx->pd[1].ibpd);
 	KUNIT_EXPECT_PTR_EQ(test, mr->ibmr.device, &ctx->rxe.ib_dev);
+	KUNIT_EXPECT_EQ(test, mr->ibmr.type, old->ibmr.type);
 	KUNIT_EXPECT_EQ(test, mr->page_shift, PAGE_SHIFT);
+	KUNIT_EXPECT_EQ(test, mr->page_mask, PAGE_MASK);
 	KUNIT_EXPECT_EQ(test, mr_page_size(mr), PAGE_SIZE);
 	KUNIT_EXPECT_PTR_EQ(test, lookup(&ctx->pd[1], IB_ACCESS_REMOTE_READ, key), mr);
 	KUNIT_EXPECT_NULL(test, lookup(&ctx->pd[1], ACCESS, key));
 	KUNIT_EXPECT_NULL(test, lookup(&ctx->pd[0], 0, key));
 
-	/* the old one is as it was for the packets that have it */
+	/* The old MR is unchanged for the packets that have looked it up. */
 	KUNIT_EXPECT_EQ(test, old->ibmr.iova, IOVA);
 	KUNIT_EXPECT_EQ(test, old->ibmr.length, LENGTH);
 	KUNIT_EXPECT_EQ(test, old->access, ACCESS);
@@ -199,7 +200,7 @@ static void test_replace(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, rxe_read(&ctx->pd[1]), 2);
 	KUNIT_EXPECT_EQ(test, atomic_read(&ctx->rxe.mr_pool.num_elem), 2);
 
-	/* and its end leaves the index with the new one */
+	/* The end of the old MR does not remove the new one. */
 	end_mr(test, old);
 	KUNIT_EXPECT_PTR_EQ(test, find(ctx, key), mr);
 	KUNIT_EXPECT_EQ(test, rxe_read(&ctx->pd[0]), 1);
@@ -218,7 +219,7 @@ static void test_replace_again(struct kunit *test)
 		end_mr(test, ctx->mr);
 		ctx->mr = mr;
 
-		/* the index is in use all the time */
+		/* The index is never free. */
 		other = new_mr(test, ctx);
 		KUNIT_EXPECT_NE(test, other->lkey >> 8, key >> 8);
 		KUNIT_EXPECT_PTR_EQ(test, find(ctx, key), mr);
@@ -227,7 +228,7 @@ static void test_replace_again(struct kunit *test)
 	}
 }
 
-/* With memory that both have, nobody of them ends it for the other */
+/* Both MRs share the memory; the end of the old one does not release it. */
 static void test_replace_shared(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
@@ -258,7 +259,7 @@ static void test_replace_bound(struct kunit *test)
 	ibmr = rxe_mr_replace(old, &ctx->pd[1].ibpd, 0, mem, 0, 1);
 	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(ibmr), -EINVAL);
 
-	/* all is as it was, and the memory is still the caller's */
+	/* Nothing has changed, and the caller still owns the memory. */
 	KUNIT_EXPECT_EQ(test, atomic_read(&old->num_mw), 1);
 	KUNIT_EXPECT_PTR_EQ(test, lookup(&ctx->pd[0], ACCESS, old->lkey), old);
 	KUNIT_EXPECT_EQ(test, kref_read(&mem->ref), 1);
@@ -266,7 +267,7 @@ static void test_replace_bound(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, atomic_read(&ctx->rxe.mr_pool.num_elem), 1);
 	rxe_mr_mem_put(mem);
 
-	/* and when the window is gone it can be replaced */
+	/* Without the window the MR can be replaced. */
 	KUNIT_EXPECT_FALSE(test, rxe_mr_close(old));
 	atomic_dec(&old->num_mw);
 	ctx->mr = replace(test, old, &ctx->pd[0], ACCESS, IOVA, LENGTH);
@@ -289,7 +290,7 @@ static void packet_done(struct work_struct *work)
 	rxe_put(packet->mr);
 }
 
-/* The end of the old one waits for the packet that found it. */
+/* The end of the old MR waits for the packet that has looked it up. */
 static void test_replace_waits(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
@@ -336,7 +337,7 @@ static int reader_run(void *data)
 	return 0;
 }
 
-/* Packets find an MR, the old one or the new one, at any time. */
+/* At any time packets find an MR, the old one or the new one. */
 static void test_replace_race(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
@@ -362,7 +363,7 @@ static void test_replace_race(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, reader.mixed, 0);
 }
 
-/* Memory windows, all of type 2, as only they can be zero based */
+/* Memory windows, all of type 2: only these can be zero based */
 
 static struct rxe_mw *new_mw(struct kunit *test, struct ctx *ctx)
 {
@@ -449,7 +450,7 @@ static void test_bind(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, rxe_read(ctx->mr), 1);
 }
 
-/* An MR that has been replaced, or is about to end, is not bound to. */
+/* No window is bound to an MR that is replaced or about to be destroyed. */
 static void test_bind_closed(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
@@ -462,7 +463,7 @@ static void test_bind_closed(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, rxe_dealloc_mw(&mw->ibmw));
 }
 
-/* Nor from a QP that is about to end, and the MR does not know of it. */
+/* No window is bound from a QP that is about to be destroyed. */
 static void test_bind_closed_qp(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
@@ -535,7 +536,7 @@ static void test_window(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, atomic_read(&ctx->mr->num_mw), 0);
 }
 
-/* What an access needs besides bounds */
+/* Rights, key, PD and state of a window */
 static void test_window_rights(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;

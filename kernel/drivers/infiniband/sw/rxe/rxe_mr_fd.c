@@ -2,16 +2,15 @@
 /*
  * Memory regions from file descriptors: rxe's part
  *
- * The core hands over a umem and rxe gives it keys, or puts it in the place of
- * what an MR has.  A memfd comes as pages, and from then on is like any other
- * memory.  A dma-buf comes mapped for the CPU (struct ib_umem_vmap), and here
- * are the three ways in which a packet touches that: copy, atomic operation,
- * atomic write.  Whoever calls them has checked the range and holds a reference
- * on the MR, and dereg waits for that reference, so the mapping outlives the
- * access.
+ * The core passes a umem, and rxe makes an MR of it, a new one or one that
+ * replaces another.  A memfd comes as pages and is then like any other memory.
+ * A dma-buf comes mapped for the CPU (struct ib_umem_vmap).  Packets access it
+ * in three ways, which are in this file: copy, atomic operation, atomic write.
+ * Their callers have checked the range and hold a reference on the MR.  Dereg
+ * waits for this reference, so the mapping outlives the access.
  *
- * The memory may be I/O memory: plain loads and stores, memcpy() and struct
- * page are not for it, the accessors of iosys_map are.
+ * The memory may be I/O memory: access it with the iosys_map functions, not
+ * with plain loads and stores, memcpy() or struct page.
  */
 
 #include <linux/iosys-map.h>
@@ -40,10 +39,10 @@ void rxe_vmap_copy(struct rxe_mr *mr, u64 iova, void *addr,
 
 	iosys_map_memcpy_to(&map, 0, addr, length);
 	if (map.is_iomem)
-		wmb(); /* may be write-combined; ACK must not overtake it */
+		wmb(); /* end write combining before the ACK is sent */
 }
 
-/* The accessors of I/O memory are little endian, its bytes are the CPU's. */
+/* The I/O accessors swap bytes on a big endian CPU. Swap them back. */
 static u64 rxe_vmap_order(const struct iosys_map *map, u64 value)
 {
 	return map->is_iomem ? (__force u64)cpu_to_le64(value) : value;
@@ -61,7 +60,7 @@ static void rxe_vmap_store(struct iosys_map *map, u64 value)
 		wmb(); /* as in rxe_vmap_copy() */
 }
 
-/* Returns the old value. Caller holds the lock of atomic operations. */
+/* Return the old value. The caller holds the lock of atomic operations. */
 u64 rxe_vmap_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
 		       u64 swap_add)
 {
@@ -80,22 +79,27 @@ void rxe_vmap_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
 {
 	struct iosys_map map = rxe_vmap_at(mr, iova);
 
-	wmb(); /* after all prior operations have completed, as in rxe_mr.c */
+	wmb(); /* complete all prior operations first, as in rxe_mr.c */
 	rxe_vmap_store(&map, value);
 }
 
 /**
  * rxe_reg_user_mr_fd - the op reg_user_mr_fd
  * @ibpd: protection domain
- * @umem: memory from ib_umem_get_fd(); owned by the MR on success
- * @iova: address of the region's first byte
+ * @umem: memory from ib_umem_get_fd(); the MR owns it on success, the caller on
+ *	error
+ * @iova: address of the first byte of the region
  * @access: access flags, checked by the core
  * @attrs: not used
  *
- * Return: the MR, or an ERR_PTR: -EOPNOTSUPP for access that rxe does not do on
- * such memory (on demand; on a dma-buf flush too), -ENOMEM, -EINVAL when no MR
- * is left, or when a flush to persistence is asked of memory that is not
- * persistent.
+ * Context: process context, may sleep.
+ *
+ * Return: the MR, or an ERR_PTR:
+ * -EOPNOTSUPP: rxe does not support @access on such memory: on demand, and
+ *	flush of a dma-buf
+ * -ENOMEM: out of memory
+ * -EINVAL: the device has no free MR, or @access is for persistent memory and
+ *	this is not
  */
 struct ib_mr *rxe_reg_user_mr_fd(struct ib_pd *ibpd, struct ib_umem *umem,
 				 u64 iova, int access,
@@ -123,11 +127,11 @@ struct ib_mr *rxe_reg_user_mr_fd(struct ib_pd *ibpd, struct ib_umem *umem,
 		goto err_free;
 
 	rxe_get(to_rpd(ibpd));
+	rxe_mr_init_mem(access, mem, mr);
 	mr->ibmr.pd = ibpd;
 	mr->ibmr.device = ibpd->device;
 	mr->ibmr.iova = iova;
 	mr->ibmr.length = umem->length;
-	rxe_mr_init_fd(access, mem, mr);
 
 	rxe_finalize(mr);
 	return &mr->ibmr;
@@ -135,12 +139,12 @@ struct ib_mr *rxe_reg_user_mr_fd(struct ib_pd *ibpd, struct ib_umem *umem,
 err_free:
 	kfree(mr);
 err_mem:
-	mem->umem = NULL; /* the core's again */
+	mem->umem = NULL; /* the caller releases it */
 	rxe_mr_mem_put(mem);
 	return ERR_PTR(err);
 }
 
-/* The op reg_user_mr_dmabuf: the same, for users of ibv_reg_dmabuf_mr(). */
+/* The op reg_user_mr_dmabuf, for users of ibv_reg_dmabuf_mr() */
 struct ib_mr *rxe_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 				     u64 length, u64 iova, int fd, int access,
 				     struct uverbs_attr_bundle *attrs)
@@ -169,17 +173,19 @@ struct ib_mr *rxe_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 
 /**
  * rxe_rereg_user_mr_fd - the op rereg_user_mr_fd
- * @ibmr: a user MR of any kind of memory
+ * @ibmr: a user MR with any kind of memory; the caller excludes other verbs on it
  * @flags: enum ib_mr_rereg_flags
- * @umem: with IB_MR_REREG_TRANS memory from ib_umem_get_fd(); owned by the MR
- *	on success
+ * @umem: memory from ib_umem_get_fd() with IB_MR_REREG_TRANS, else NULL; the
+ *	new MR owns it on success, the caller on error
  * @iova: address of the first byte of @umem
- * @access: access flags that the MR is to have
- * @pd: protection domain that it is to have
+ * @access: access flags of the new MR
+ * @pd: protection domain of the new MR
  * @attrs: not used
  *
- * Return: the MR that took the place of @ibmr, or an ERR_PTR as of
- * rxe_reg_user_mr_fd(), rxe_mr_rereg_mem(), rxe_mr_replace().
+ * Context: process context, may sleep.
+ *
+ * Return: the MR that replaces @ibmr, or an ERR_PTR with the causes that
+ * rxe_reg_user_mr_fd(), rxe_mr_rereg_mem() and rxe_mr_replace() list.
  */
 struct ib_mr *rxe_rereg_user_mr_fd(struct ib_mr *ibmr, int flags,
 				   struct ib_umem *umem, u64 iova, int access,
@@ -205,7 +211,7 @@ struct ib_mr *rxe_rereg_user_mr_fd(struct ib_mr *ibmr, int flags,
 			     umem ? umem->length : ibmr->length);
 	if (IS_ERR(new)) {
 		if (umem)
-			mem->umem = NULL; /* the core's again */
+			mem->umem = NULL; /* the caller releases it */
 		rxe_mr_mem_put(mem);
 	}
 

@@ -2,13 +2,13 @@
 /*
  * Re-registration of user MRs
  *
- * What a packet needs to know of an MR, its memory, range, rights and PD, does
- * not change while the MR can be found.  A rereg makes another MR with the same
- * keys and puts it in the place of the old one in the pool.  So a packet sees
- * the old MR or the new one, never a mix, and packets take no lock for it.
+ * As long as packets can look up an MR, its memory, range, rights and PD do not
+ * change.  A rereg makes another MR with the same keys and puts it into the
+ * pool in place of the old one.  So a packet sees the old MR or the new one,
+ * never a mix, and takes no lock for it.
  *
- * The core then destroys the old MR.  That waits until the packets that found
- * it are done, so when the call returns nobody touches the old memory any more.
+ * The core then destroys the old MR.  This waits for the packets that have
+ * looked it up, so no packet touches the old memory after the call.
  *
  * Everything that can fail is done before the MR is replaced.
  */
@@ -17,17 +17,20 @@
 #include "rxe_loc.h"
 
 /**
- * rxe_mr_replace - put an MR that differs in the place of another
- * @old: user MR; the caller keeps other verbs on it away
+ * rxe_mr_replace - replace an MR by another one with the same keys
+ * @old: user MR; the caller excludes other verbs on it
  * @pd: protection domain of the new MR
- * @access: its access flags
- * @mem: its memory; the new MR gets the reference of the caller
- * @iova: its first address
- * @length: bytes
+ * @access: access flags of the new MR
+ * @mem: memory of the new MR, which takes over the caller's reference
+ * @iova: address of the first byte of the new MR
+ * @length: length of the new MR in bytes
  *
- * Return: the new MR, which has the keys of @old, while @old can no longer be
- * found and is to be destroyed; or an ERR_PTR and nothing changed: -ENOMEM, or
- * -EINVAL if memory windows are bound to @old.
+ * Context: process context, may sleep.
+ *
+ * Return: the new MR. @old can no longer be looked up, and the core destroys
+ * it. Or an ERR_PTR with nothing changed:
+ * -ENOMEM: out of memory
+ * -EINVAL: memory windows are bound to @old
  */
 struct ib_mr *rxe_mr_replace(struct rxe_mr *old, struct ib_pd *pd, int access,
 			     struct rxe_mr_mem *mem, u64 iova, u64 length)
@@ -38,21 +41,16 @@ struct ib_mr *rxe_mr_replace(struct rxe_mr *old, struct ib_pd *pd, int access,
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 
+	/* The same as for a registration, but with the old keys. */
+	rxe_mr_init_mem(access, mem, mr);
 	mr->ibmr.pd = pd;
 	mr->ibmr.device = pd->device;
-	mr->ibmr.type = IB_MR_TYPE_USER;
-	mr->ibmr.lkey = old->ibmr.lkey;
-	mr->ibmr.rkey = old->ibmr.rkey;
-	mr->ibmr.page_size = old->ibmr.page_size;
 	mr->ibmr.iova = iova;
 	mr->ibmr.length = length;
+	mr->ibmr.lkey = old->ibmr.lkey;
+	mr->ibmr.rkey = old->ibmr.rkey;
 	mr->lkey = old->lkey;
 	mr->rkey = old->rkey;
-	mr->page_mask = old->page_mask;
-	mr->page_shift = old->page_shift;
-	mr->access = access;
-	mr->mem = mem;
-	mr->state = RXE_MR_STATE_VALID;
 
 	if (!rxe_mr_close(old)) {
 		rxe_dbg_mr(old, "mr has mw's bound\n");
@@ -67,14 +65,17 @@ struct ib_mr *rxe_mr_replace(struct rxe_mr *old, struct ib_pd *pd, int access,
 }
 
 /**
- * rxe_mr_rereg_mem - the memory of an MR whose memory stays
- * @mr: the MR
+ * rxe_mr_rereg_mem - get the memory of an MR for a rereg that keeps it
+ * @mr: the MR; the caller excludes other verbs on it
  * @flags: enum ib_mr_rereg_flags, without IB_MR_REREG_TRANS
- * @access: access flags that it is to have
+ * @access: access flags of the new MR
  *
- * Return: the memory with a reference, or an ERR_PTR if it is not for this
- * access: -EACCES if it was pinned for reading only, -EOPNOTSUPP, or -EINVAL if
- * it is not persistent.
+ * Context: process context.
+ *
+ * Return: the memory, with a reference for the caller, or an ERR_PTR:
+ * -EACCES: @access writes, and the memory was pinned for reading only
+ * -EOPNOTSUPP: @access is not possible with a dma-buf
+ * -EINVAL: @access is for persistent memory and this is not
  */
 struct rxe_mr_mem *rxe_mr_rereg_mem(struct rxe_mr *mr, int flags, int access)
 {
@@ -90,7 +91,7 @@ struct rxe_mr_mem *rxe_mr_rereg_mem(struct rxe_mr *mr, int flags, int access)
 	return mr->mem;
 }
 
-/* The op rereg_user_mr: the new memory, if any, is of the calling process. */
+/* The op rereg_user_mr. New memory is memory of the calling process. */
 struct ib_mr *rxe_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				u64 length, u64 iova, int access,
 				struct ib_pd *pd, struct ib_udata *udata)

@@ -2,11 +2,11 @@
 /*
  * KUnit tests of the memory behind an MR: ranges, copies, atomic operations
  *
- * An MR is made of memory that the test allocates: as pages, as what a dma-buf
- * is mapped to in system or in I/O memory, or as kernel addresses.  All are
- * slots of one block, which for pages are out of order, and each block has a
- * model: what is done to the MR is done to the model too, byte by byte, and
- * then both must be equal, also where nothing should have been written.
+ * The test allocates the memory of an MR: as pages, as the mapping of a dma-buf
+ * in system or in I/O memory, or as kernel addresses.  The memory consists of
+ * slots of one block; for pages the slots are not in order.  Each block has a
+ * model.  A test does to the model, byte by byte, what it does to the MR, and
+ * then compares all of both, which also shows writes to a wrong place.
  */
 
 #include <kunit/test.h>
@@ -76,7 +76,7 @@ static void test_check_range(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, mr_check_range(mr, c->iova, c->length), c->err);
 	mr->ibmr.type = IB_MR_TYPE_MEM_REG;
 	KUNIT_EXPECT_EQ(test, mr_check_range(mr, c->iova, c->length), c->err);
-	mr->ibmr.type = IB_MR_TYPE_DMA; /* is all there is */
+	mr->ibmr.type = IB_MR_TYPE_DMA; /* has no bounds */
 	KUNIT_EXPECT_EQ(test, mr_check_range(mr, c->iova, c->length), 0);
 	mr->ibmr.type = IB_MR_TYPE_INTEGRITY;
 	KUNIT_EXPECT_EQ(test, mr_check_range(mr, c->iova, c->length), -EINVAL);
@@ -129,9 +129,9 @@ static void test_index(struct kunit *test)
 #define BLOCK_ORDER 4
 #define BLOCK_BYTES (PAGE_SIZE << BLOCK_ORDER)
 #define SLOTS 5
-#define START 40 /* of the region in its first slot */
+#define START 40 /* offset of the region in its first slot */
 #define LENGTH (3 * PAGE_SIZE + 16)
-#define GUARD 32 /* bytes looked at on both sides of what is written */
+#define GUARD 32 /* bytes to check before and after a write */
 #define ALIGNS 16
 #define LONGEST 33
 
@@ -140,7 +140,7 @@ struct kind {
 	bool dma;
 	bool vmap;
 	bool iomem;
-	u64 iova; /* of the byte START before the region */
+	u64 iova; /* of the byte that is START bytes before the region */
 };
 
 static const struct kind kinds[] = {
@@ -154,7 +154,7 @@ static const struct kind kinds[] = {
 
 KUNIT_ARRAY_PARAM_DESC(kind, kinds, name);
 
-/* Those with bounds */
+/* The kinds with bounds */
 static const void *user_gen_params(const void *prev, char *desc)
 {
 	const struct kind *kind = kind_gen_params(prev, desc);
@@ -164,7 +164,7 @@ static const void *user_gen_params(const void *prev, char *desc)
 	return kind;
 }
 
-/* Those with a list of pages */
+/* The kinds with a list of pages */
 static const void *pages_gen_params(const void *prev, char *desc)
 {
 	const struct kind *kind = user_gen_params(prev, desc);
@@ -179,14 +179,14 @@ struct mem {
 	struct rxe_mr mr;
 	struct ib_umem_vmap vmap;
 	struct rnd_state rnd;
-	u8 slot[SLOTS]; /* which of the block's pages is the memory's Nth */
-	u64 first; /* the region's first byte in the memory */
+	u8 slot[SLOTS]; /* for each page of the memory, its page in the block */
+	u64 first; /* offset of the region in the memory */
 	u8 *block;
 	u8 *model;
 	u8 *local;
 };
 
-/* Byte AT of the region as an index of the block. */
+/* Index in the block of byte AT of the region */
 static size_t position(struct mem *mem, u64 at)
 {
 	u64 byte = mem->first + at;
@@ -252,7 +252,7 @@ static void free_mem(void *data)
 
 	sg_free_append_table(&mem->vmap.umem.sgt_append);
 	if (mem->mr.mem) {
-		mem->mr.mem->umem = NULL; /* is no umem of the core */
+		mem->mr.mem->umem = NULL; /* not from the core */
 		rxe_mr_mem_put(mem->mr.mem);
 	}
 }
@@ -280,7 +280,7 @@ static void make_mr(struct kunit *test, struct mem *mem)
 
 	rmem = rxe_mr_mem_new(umem, IB_ACCESS_LOCAL_WRITE);
 	if (!IS_ERR(rmem))
-		rxe_mr_init_fd(IB_ACCESS_LOCAL_WRITE, rmem, mr);
+		rxe_mr_init_mem(IB_ACCESS_LOCAL_WRITE, rmem, mr);
 	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, free_mem, mem));
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, rmem);
 }
@@ -291,7 +291,7 @@ static struct mem *new_mem(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, mem);
 	mem->kind = test->param_value;
-	/* elsewhere the accessors of I/O memory may be no loads and stores */
+	/* On other architectures the I/O accessors may not work on RAM. */
 	if (mem->kind->iomem && !IS_ENABLED(CONFIG_X86) && !IS_ENABLED(CONFIG_ARM64))
 		kunit_skip(test, "no I/O memory can be made of memory here");
 
@@ -310,7 +310,7 @@ static void check_all(struct kunit *test, struct mem *mem)
 	KUNIT_EXPECT_EQ(test, memcmp(mem->block, mem->model, BLOCK_BYTES), 0);
 }
 
-/* The bytes [@at, @at + @length) and those around them */
+/* Are the bytes [@at, @at + @length) and GUARD bytes around them right? */
 static bool as_model(struct mem *mem, u64 at, unsigned int length)
 {
 	unsigned int i;
@@ -428,7 +428,7 @@ static void test_copy_refused(struct kunit *test)
 						    iova_of(mem, outside[i].at),
 						    mem->local,
 						    outside[i].length, dir));
-			/* no byte is no access */
+			/* Length 0 is no access. */
 			KUNIT_EXPECT_EQ(test, 0,
 					rxe_mr_copy(&mem->mr,
 						    iova_of(mem, outside[i].at),
@@ -444,7 +444,7 @@ static void test_copy_refused(struct kunit *test)
 #define RANGE_ERR RESPST_ERR_RKEY_VIOLATION
 #define ALIGN_ERR RESPST_ERR_MISALIGNED_ATOMIC
 
-/* First and last of the region, and around the ends of its pages */
+/* At the ends of the region, and on both sides of its page borders */
 static const u64 atomic_at[] = {
 	0, 8, PAGE_SIZE - START - 8, PAGE_SIZE - START,
 	2 * PAGE_SIZE - START - 8, 2 * PAGE_SIZE - START, LENGTH - 8,
@@ -463,7 +463,7 @@ static void model_store(struct mem *mem, u64 at, u64 value)
 	memcpy(mem->model + position(mem, at), &value, sizeof(value));
 }
 
-/* An operation at @at that has to leave @value */
+/* Do an operation at @at whose result must be @value. */
 static void check_atomic(struct kunit *test, struct mem *mem, u64 at,
 			 int opcode, u64 compare, u64 swap_add, u64 value)
 {
@@ -492,7 +492,7 @@ static void test_atomic(struct kunit *test)
 			     old ^ BIT_ULL(63), value, old);
 		check_atomic(test, mem, at, IB_OPCODE_RC_COMPARE_SWAP, old, value, value);
 		check_atomic(test, mem, at, IB_OPCODE_RC_FETCH_ADD, 0, add, value + add);
-		/* wraps, and is not a compare and swap */
+		/* The sum wraps. The value to compare with is ignored. */
 		check_atomic(test, mem, at, IB_OPCODE_RC_FETCH_ADD, value + add,
 			     -value - add, 0);
 	}
@@ -551,7 +551,7 @@ static void test_atomic_refused(struct kunit *test)
 	check_all(test, mem);
 }
 
-/* Pages that are not there, as of a fast MR that was given too few */
+/* A missing page, as in a fast MR with too few pages */
 static void test_hole(struct kunit *test)
 {
 	struct mem *mem = new_mem(test);

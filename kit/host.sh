@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash disable=SC2154 # the variables of paths.sh
+#
+# What the kit needs of the host: directories that it can write to, a few programs, ids
+# for the userland, and room on the disks.  ready() checks it before anything is made,
+# so that what is missing is said in the first second, with what to do.
+#
+# Products are named as in build/ (linux, kernel-debug, rdma-core-obj); those in the cache
+# are rootfs and source-PROJECT.
+
+# ready PRODUCT...: die unless the host has what it takes to make these products and the
+# products that they are made from.
+ready() {
+	local product
+	declare -A room=()
+	for product; do need "$product"; done
+	check_places
+	check_tools
+	[ -z "${room[rootfs:cache]-}" ] || [ "$(id -u)" = 0 ] || check_ids
+	check_room
+}
+
+# --- Places to write to ------------------------------------------------------
+
+check_places() {
+	local path
+	for path in "$build" "$logs" "$cache"; do
+		mkdir -p -- "$path" 2>/dev/null || true
+		[ -w "$path" ] || no_place "$path"
+	done
+	for path in "$build"/* "$logs"/* "$cache"/*; do
+		[ -w "$path" ] || [ ! -e "$path" ] || no_place "$path"
+	done
+}
+
+# no_place PATH: say why PATH cannot be written to.
+no_place() {
+	local path=$1 why at owner elsewhere="clone the project to a directory of yours"
+	why=$(LC_ALL=C mkdir -p -- "$path" 2>&1) || true
+	[ -n "$why" ] || why=$(LC_ALL=C touch -c -- "$path" 2>&1) || true
+	why=${why##*: }
+	case $path in "$cache"*) elsewhere="set XDG_CACHE_HOME to a directory of yours" ;; esac
+	[ "$why" != 'No space left on device' ] || full_disks
+	at=$(existing "$path")
+	owner=$(stat -c %U -- "$at")
+	if [ "$why" = 'Permission denied' ] && [ "$path" != "$at" ]; then
+		die "cannot make $path: $at belongs to $owner" "$elsewhere"
+	elif [ "$why" = 'Permission denied' ]; then
+		die "cannot write to $path: it belongs to $owner; was the kit run by $owner before?" \
+			"run: sudo chown -R $(id -un) '$build' '$cache', or $elsewhere"
+	fi
+	die "cannot write to $path: ${why:-Permission denied}" "$elsewhere"
+}
+
+# --- Programs and ids --------------------------------------------------------
+
+check_tools() {
+	local missing=() pair pairs=(bwrap:bubblewrap python3:python3 git:git flock:util-linux)
+	if [ -n "${room[rootfs:cache]-}" ]; then
+		pairs+=(mmdebstrap:mmdebstrap)
+		[ "$(id -u)" = 0 ] || pairs+=(newuidmap:uidmap)
+		[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
+	fi
+	for pair in "${pairs[@]}"; do
+		command -v "${pair%:*}" >/dev/null || missing+=("${pair#*:}")
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+	[ "$(id -u)" = 0 ] || die "missing on this host: ${missing[*]}" \
+		"run: sudo apt-get install --no-install-recommends ${missing[*]}"
+	say "installing on this host: ${missing[*]}"
+	if ! apt-get update -q >&2 || ! DEBIAN_FRONTEND=noninteractive \
+		apt-get install -qy --no-install-recommends "${missing[@]}" >&2; then
+		die "cannot install ${missing[*]}" "install them, then run this again"
+	fi
+}
+
+# As an ordinary user mmdebstrap needs a range of ids that the user owns.
+check_ids() {
+	local user file first
+	user=$(id -un)
+	for file in /etc/subuid /etc/subgid; do
+		awk -F: -v user="$user" '$1 == user { found = $3 >= 65536; exit }
+			END { exit !found }' "$file" 2>/dev/null && continue
+		first=$(cat /etc/subuid /etc/subgid 2>/dev/null |
+			awk -F: '$2 + $3 > n { n = $2 + $3 } END { print (n > 100000 ? n : 100000) }')
+		die "the user $user has no range of 65536 ids in $file, with which the userland is made" \
+			"run: sudo usermod --add-subuids $first-$((first + 65535)) --add-subgids $first-$((first + 65535)) $user"
+	done
+}
+
+# --- Room on the disks -------------------------------------------------------
+
+# The sizes of all that make check makes; the README has them too.
+build_takes='2.2 GB' cache_takes='1.8 GB'
+
+# takes PRODUCT PLACE MB: making it needs so many MB in a place (cache, build or tmp).
+takes() { room[$1:$2]=$3; }
+
+# need PRODUCT: count the room for it and for what it is made from, unless it is there.
+# The numbers were measured with du while it was made.
+need() {
+	local own='' tree
+	case $1 in
+	rootfs)
+		[ ! -e "$(rootfs_dir).stamp" ] || return 0
+		takes rootfs cache 1200
+		takes rootfs tmp 1600
+		;;
+	source-*)
+		case $1 in *-linux) own=${LINUX_SRC-} ;; *-rdma-core) own=${RDMA_CORE_SRC-} ;; esac
+		[ -z "$own" ] || return 0
+		need rootfs
+		! any "$cache/$1"-*.git.stamp || return 0
+		case $1 in *-linux) takes "$1" cache 2300 ;; *) takes "$1" cache 50 ;; esac
+		;;
+	kernel*)
+		need rootfs
+		[ ! -e "$build/$1/bzImage" ] || return 0
+		case $1 in kernel-stock*) need linux-stock ;; *) need linux ;; esac
+		takes "$1" build 350
+		;;
+	check-*) # a tree and objects of check-series
+		[ ! -e "$build/check-series/${1#check-}-obj" ] || return 0
+		case $1 in *-linux) takes "$1" build 2200 ;; *) takes "$1" build 200 ;; esac
+		;;
+	*-obj)
+		need rootfs
+		[ ! -e "$build/$1" ] || return 0
+		need "${1%-obj}"
+		[ "$1" != perftest-obj ] || need rdma-core-obj
+		takes "$1" build 200
+		;;
+	*)
+		tree=${1%-stock}
+		need "source-$tree"
+		[ ! -e "$build/$1/.git" ] || return 0
+		case $tree in linux) takes "$1" build 1700 ;; *) takes "$1" build 30 ;; esac
+		;;
+	esac
+}
+
+# existing PATH: it, or the first directory above it that exists.
+existing() {
+	local at=$1
+	while [ ! -e "$at" ]; do at=${at%/*}; at=${at:-/}; done
+	echo "$at"
+}
+
+# The directory of a place, and the file system that it is on.
+place() { case $1 in cache) echo "$cache" ;; build) echo "$build" ;; tmp) echo "${TMPDIR:-/tmp}" ;; esac; }
+file_system() { df --output=target -- "$(existing "$(place "$1")")" | tail -n 1; }
+free_mb() { df --output=avail -BM -- "$(existing "$(place "$1")")" | tail -n 1 | tr -dc 0-9; }
+
+check_room() {
+	local key where at free
+	declare -A needed=() parts=() frees=()
+	for where in cache build tmp; do
+		at=$(file_system "$where")
+		for key in "${!room[@]}"; do
+			[ "${key#*:}" != "$where" ] || needed[$at]=$((${needed[$at]-0} + room[$key]))
+		done
+		frees[$at]=$(free_mb "$where")
+		parts[$at]="${parts[$at]-}${parts[$at]:+, }$(place "$where")"
+	done
+	for at in "${!needed[@]}"; do
+		free=${frees[$at]}
+		[ "$free" -ge "${needed[$at]}" ] || die \
+			"the file system $at has $free MB free and ${needed[$at]} MB are needed on it (for ${parts[$at]})" \
+			"make room there; or put the cache elsewhere with XDG_CACHE_HOME=DIR, what is temporary with TMPDIR=DIR"
+	done
+}
+
+# full_disks: after a failure, name each disk that is full.
+full_disks() {
+	local where at free seen=' '
+	for where in build cache tmp; do
+		at=$(file_system "$where")
+		free=$(free_mb "$where")
+		[[ $free -lt 50 && $seen != *" $at "* ]] || continue
+		seen+="$at "
+		say "$prog: the file system $at is full: it has $free MB free, and $(place "$where") is on it" \
+			"($build takes $build_takes in all, $cache $cache_takes)"
+	done
+}

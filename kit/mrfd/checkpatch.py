@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Read what checkpatch.pl printed about each mail of a series.
+
+    checkpatch.py OUTPUT...
+
+Beside each file OUTPUT write OUTPUT.findings: the findings that are not in the table
+ALLOWED.  Print how often each entry of the table was used.  An output that has neither
+a finding nor checkpatch's word that all is well is a finding too: checkpatch did not run.
+"""
+
+import collections
+import re
+import sys
+
+# Type of the finding, what its text matches, and why it cannot be met.
+ALLOWED = [
+    ("FILE_PATH_CHANGES", r".", "the directory of the new file has a section in the kernel's "
+     "MAINTAINERS; scripts/check-series checks that"),
+    ("OPEN_ENDED_LINE", r"(UVERBS_HANDLER\([A-Z_]*\)|DECLARE_UVERBS_[A-Z_]*)\($",
+     "the form of every uverbs handler and of every DECLARE_UVERBS_ table"),
+    ("UNKNOWN_COMMIT_ID", r"8700e3e7c485|32a577b4c3a9|3902b429ca14|cdd0b85675ae|570d2b99d00d"
+     r"|544c7f62cf32|89c1905d9c14",
+     "a commit of mainline that a Fixes: names; the source from Debian has no history"),
+    ("TYPO_SPELLING", r"may be misspelled.*renderD",
+     "the name of the device file, /dev/dri/renderD128"),
+    ("ENOSYS", r"(ret|errno) == ENOSYS",
+     "user space compares with what an old kernel returned; the rule is for kernel code"),
+]
+CLEAN = "has no obvious style problems"
+
+
+def findings(text):
+    """(type, text) of each finding: a paragraph that begins with its level and type."""
+    for paragraph in re.split(r"\n{2,}", text):
+        match = re.match(r"(?:ERROR|WARNING|CHECK):([A-Z_]+):", paragraph)
+        if match:
+            yield match[1], paragraph
+
+
+def excuse(kind, text):
+    """Why this finding is allowed, or None."""
+    for allowed, pattern, why in ALLOWED:
+        if kind == allowed and re.search(pattern, text, re.MULTILINE | re.DOTALL):
+            return f"{kind}: {why}"
+    return None
+
+
+def judge(text):
+    """The findings that count, and the excuses of those that do not."""
+    found = list(findings(text))
+    excuses = [excuse(*finding) for finding in found]
+    bad = [finding[1] for finding, why in zip(found, excuses) if not why]
+    if not found and CLEAN not in text:
+        bad.append("checkpatch did not check it:\n" + text)
+    return bad, [why for why in excuses if why]
+
+
+def main(outputs):
+    used = collections.Counter()
+    for output in outputs:
+        with open(output, encoding="utf-8", errors="replace") as file:
+            bad, excuses = judge(file.read())
+        used.update(excuses)
+        with open(output + ".findings", "w", encoding="utf-8") as file:
+            file.writelines(text.rstrip("\n") + "\n" for text in bad)
+    for why, times in sorted(used.items()):
+        print(f"allowed {times} times: {why}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=bash disable=SC2154 # $top and $cache are of kit/paths.sh
+#
+# The recipe of the Debian 13 userland, which scripts/rootfs runs, and its identity.
+# All products are made in the userland, so their keys have rootfs_key in them.
+
+suite=trixie
+
+userland_packages() { grep -v '^ *#' "$top/kit/userland.packages"; }
+
+# make_userland MIRROR PART: make it in the new directory PART.
+make_userland() {
+	local mirror=$1 part=$2 packages options=() proxy
+	packages=$(userland_packages | tr -s ' \n' ',')
+	proxy=$(apt-config shell P Acquire::http::Proxy | sed -n "s/^P='\(.*\)'$/\1/p")
+	[ -z "$proxy" ] || options+=(--aptopt="Acquire::http::Proxy \"$proxy\"")
+	mkdir "$part"
+	# A tar stream, not a directory: its files then belong to the user that runs
+	# this, root or not, who can remove them.
+	# QEMU, with its firmware, comes from backports: vfio-user needs 10.1.
+	# shellcheck disable=SC2016 # $1 is for the hook's own shell
+	mmdebstrap --variant=minbase --components=main "${options[@]}" \
+		--keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
+		--setup-hook='printf "Package: src:qemu src:seabios\nPin: release n=trixie-backports\nPin-Priority: 990\n" >"$1/etc/apt/preferences.d/qemu"' \
+		--include="${packages%,}" "$suite" - \
+		"deb $mirror $suite main" "deb $mirror $suite-updates main" \
+		"deb $mirror $suite-backports main" |
+		tar -C "$part" -x --no-same-owner --exclude='./dev/*' --warning=no-timestamp
+	sed -i 's/^deb \(.*\)/&\ndeb-src \1/' "$part/etc/apt/sources.list"
+	chmod -R u+rwX "$part"
+}
+
+# The list and the recipe, without their comments.
+rootfs_key() { { userland_packages; declare -f make_userland; } | sha256sum | cut -c1-12; }
+
+rootfs_dir() { echo "$cache/rootfs-$(rootfs_key)"; }

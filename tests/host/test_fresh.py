@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Tests of when the kit makes a product again: after a change of anything that goes
+into it, after an interrupted run, and at no other time.
+
+The programs are the project's own.  What they would run inside the userland is
+replaced by a stub that notes the call and makes an empty result.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from project import ProjectTest  # noqa: E402
+
+# Called as "enter [OPTION...] bash -c TEXT PROGRAM FUNCTIONS FUNCTION ARGUMENT...".
+ENTER = '''
+here=$(cd "$(dirname "$0")/.." && pwd)
+while [ "$1" != -c ]; do shift; done
+shift 4
+echo "$*" >>"$here/calls"
+sleep "$(cat "$here/sleep" 2>/dev/null || echo 0)"
+[ ! -e "$here/fail" ] || exit 1
+for path; do path=$here${path#/mrfd}; done
+case $1 in
+configure) touch "$path/build.ninja" ;;
+compile) for path; do case $path in *.part.*) echo image >"$here${path#/mrfd}" ;; esac; done ;;
+compile_perftest) mkdir -p "$here/build/perftest-obj" ;;
+esac
+'''
+
+# The joined trees are the test's.
+JOIN = '''
+for name; do :; done
+echo "$(cd "$(dirname "$0")/.." && pwd)/build/$name"
+'''
+
+
+class FreshTest(ProjectTest):
+
+    def setUp(self):
+        super().setUp()
+        self.stub('scripts/enter', ENTER)
+        self.stub('scripts/join', JOIN)
+        for name in ('linux', 'rdma-core', 'perftest'):
+            tree = self.project / 'build' / name
+            self.write(tree, {'a.c': 'int a;\n', '.gitignore': '*.o\n'})
+            self.git(tree, 'init', '-q')
+            self.git(tree, 'add', '.')
+            self.git(tree, 'commit', '-q', '-m', 'a')
+
+    def calls(self, name, *arguments):
+        """The functions that a run of a program has run inside the userland."""
+        path = self.project / 'calls'
+        path.unlink(missing_ok=True)
+        self.made(name, *arguments)
+        return [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
+
+    def check_inputs(self, name, tree, makes, all_of_it=None):
+        self.assertEqual(self.calls(name), makes)
+        self.assertEqual(self.calls(name), [], 'nothing has changed')
+        tree = self.project / 'build' / tree
+        self.write(tree, {'a.c': 'long a;\n'})
+        self.assertEqual(self.calls(name), makes[-1:], 'an edit that is not committed')
+        self.assertEqual(self.calls(name), [], 'the same edit')
+        self.write(tree, {'b.c': 'int b;\n'})
+        self.assertEqual(self.calls(name), makes[-1:], 'a file that git does not know')
+        self.write(tree, {'a.o': ''})
+        self.assertEqual(self.calls(name), [], 'a file that git ignores')
+        self.git(tree, 'add', '.')
+        self.git(tree, 'commit', '-q', '-m', 'b')
+        self.assertEqual(self.calls(name), makes[-1:], 'a commit')
+        self.edit('kit/userland.packages', 'strace', 'strace ltrace')
+        self.assertEqual(self.calls(name), all_of_it or makes, 'another userland')
+        self.edit('kit/userland.packages', '# plots', '# what draws')
+        self.assertEqual(self.calls(name), [], 'a comment in the list of packages')
+
+    def test_a_kernel(self):
+        self.check_inputs('kernel', 'linux', ['compile'])
+        self.edit('kit/configs/base.config', 'CONFIG_DRM_VGEM=y', '# CONFIG_DRM_VGEM is not set')
+        self.assertEqual(self.calls('kernel'), ['compile'], 'a configuration')
+        self.edit('scripts/kernel', 'KBUILD_BUILD_USER=mrfd', 'KBUILD_BUILD_USER=me')
+        self.assertEqual(self.calls('kernel'), ['compile'], 'a flag')
+        (self.project / 'build/kernel/bzImage').unlink()
+        self.assertEqual(self.calls('kernel'), ['compile'], 'no image')
+        self.assertEqual(self.calls('kernel'), [])
+
+    def test_a_fragment_is_for_the_kernels_that_have_it(self):
+        self.calls('kernel')
+        self.calls('kernel', '--debug')
+        path = self.project / 'kit/configs/debug.config'
+        path.write_text(path.read_text() + 'CONFIG_X=y\n')
+        self.assertEqual(self.calls('kernel'), [])
+        self.assertEqual(self.calls('kernel', '--debug'), ['compile'])
+
+    def test_rdma_core(self):
+        self.check_inputs('rdma-core', 'rdma-core', ['configure', 'compile'])
+        self.edit('scripts/rdma-core', '-DIN_PLACE=1', '-DIN_PLACE=1 -DX=1')
+        self.assertEqual(self.calls('rdma-core'), ['configure', 'compile'], 'a flag of cmake')
+        self.edit('scripts/rdma-core', 'ninja -C', 'ninja -v -C')
+        self.assertEqual(self.calls('rdma-core'), ['compile'], 'a flag of ninja')
+        self.assertEqual(self.calls('rdma-core'), [])
+
+    def test_perftest(self):
+        self.calls('rdma-core')
+        self.check_inputs('perftest', 'perftest', ['compile_perftest'],
+                          ['configure', 'compile', 'compile_perftest'])
+
+    def test_perftest_follows_rdma_core_and_its_recipe(self):
+        self.calls('perftest')
+        self.write(self.project / 'build/rdma-core', {'a.c': 'long a;\n'})
+        self.assertEqual(self.calls('perftest'), ['compile', 'compile_perftest'])
+        self.edit('kit/perftest.sh', 'autoreconf -fi', 'autoreconf -f -i')
+        self.assertEqual(self.calls('perftest'), ['compile_perftest'])
+
+    def test_a_build_that_failed_is_made_again(self):
+        self.calls('kernel')
+        self.write(self.project / 'build/linux', {'a.c': 'long a;\n'})
+        self.write(self.project, {'fail': ''})
+        for _ in range(2):
+            done = self.script('kernel')
+            self.assertEqual(done.returncode, 1)
+            self.assertIn('FAILED', done.stderr)
+        # What is as at the last good build is not taken for it: half of another is there.
+        self.write(self.project / 'build/linux', {'a.c': 'int a;\n'})
+        (self.project / 'fail').unlink()
+        self.assertEqual(self.calls('kernel'), ['compile'])
+        self.assertEqual(self.calls('kernel'), [])
+
+    def test_a_build_that_was_killed_is_made_again(self):
+        self.calls('kernel')
+        self.write(self.project / 'build/linux', {'a.c': 'long a;\n'})
+        self.write(self.project, {'sleep': '30'})
+        (self.project / 'calls').unlink(missing_ok=True)
+        with subprocess.Popen([self.project / 'scripts/kernel'], env=self.env,
+                              stderr=subprocess.DEVNULL, start_new_session=True) as process:
+            while not (self.project / 'calls').exists():
+                time.sleep(0.01)
+            self.write(self.project / 'build/kernel', {'bzImage.part.1': 'half'})
+            # All of it: the step has a group of its own.
+            for pid in [process.pid, *self.descendants(process.pid)]:
+                with contextlib.suppress(ProcessLookupError):  # it was about to end
+                    os.kill(pid, signal.SIGKILL)
+        (self.project / 'sleep').unlink()
+        self.write(self.project / 'build/linux', {'a.c': 'int a;\n'})
+        self.assertEqual(self.calls('kernel'), ['compile'])
+        self.assertEqual(list((self.project / 'build/kernel').glob('*.part.*')), [])
+
+    def descendants(self, pid):
+        with open(f'/proc/{pid}/task/{pid}/children', encoding='ascii') as file:
+            for child in map(int, file.read().split()):
+                yield from self.descendants(child)
+                yield child
+
+    def test_runs_at_the_same_time_make_it_once(self):
+        self.write(self.project, {'sleep': '0.5'})
+        runs = [subprocess.Popen([self.project / 'scripts/kernel'], env=self.env, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                for _ in range(3)]
+        said = [run.communicate() for run in runs]
+        self.assertEqual([run.returncode for run in runs], [0] * 3, said)
+        self.assertEqual(len((self.project / 'calls').read_text().splitlines()), 1)
+        self.assertIn('waiting for another run', ''.join(err for _, err in said))
+
+
+class CacheTest(ProjectTest):
+    """The products of the cache: the userland and the sources."""
+
+    def setUp(self):
+        super().setUp()
+        self.env['DEBIAN_MIRROR'] = 'http://mirror.example/debian'
+        self.env['PATH'] = f'{self.project}/bin:{self.env["PATH"]}'
+        self.stub('bin/mmdebstrap', '''
+            echo mmdebstrap "$@" >>"$HOME/calls"
+            mkdir -p "$HOME/root/etc/apt" "$HOME/root/usr"
+            echo deb x >"$HOME/root/etc/apt/sources.list"
+            tar -C "$HOME/root" -c .
+            [ ! -e "$HOME/fail" ]
+            ''')
+
+    def calls(self):
+        path = self.dir / 'calls'
+        lines = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return len(lines)
+
+    def test_a_userland_is_made_once_for_each_list(self):
+        first = self.made('rootfs')
+        self.assertEqual(self.calls(), 1)
+        self.assertEqual(self.made('rootfs'), first)
+        self.assertEqual(self.made('rootfs', '--print'), first)
+        self.assertEqual(self.calls(), 0)
+        self.edit('kit/userland.packages', 'strace', 'strace ltrace')
+        second = self.made('rootfs')
+        self.assertNotEqual(second, first)
+        self.assertEqual(self.calls(), 1)
+        self.edit('kit/userland.sh', '--variant=minbase', '--variant=important')
+        self.assertNotIn(self.made('rootfs'), (first, second))
+        self.assertEqual(self.calls(), 1)
+
+    def test_a_userland_that_failed_is_made_again(self):
+        (self.dir / 'fail').touch()
+        done = self.script('rootfs')
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.calls()
+        (self.dir / 'fail').unlink()
+        self.made('rootfs')
+        self.assertEqual(self.calls(), 1)
+        self.assertEqual(list(self.cache.glob('*.part.*')), [])
+
+    def fake_debian(self):
+        """apt that has perftest in the version that the file "version" names."""
+        self.stub('scripts/rootfs', 'echo /nowhere')
+        self.stub('scripts/enter', '''
+            case "$*" in *" source "*) ;; *) exit ;; esac
+            echo source >>"$HOME/calls"
+            [ ! -e "$HOME/fail" ] || exit 1
+            mkdir -p top
+            cp "$HOME/version" top
+            tar -czf "perftest_$(cat "$HOME/version").orig.tar.gz" top
+            ''')
+        self.write(self.dir, {'version': '25'})
+
+    def test_a_source_is_fetched_once_and_when_asked_to(self):
+        self.fake_debian()
+        source = self.made('sources', 'perftest')
+        self.assertEqual(self.calls(), 1)
+        self.assertEqual(self.made('sources', 'perftest'), source)
+        self.assertEqual(self.calls(), 0)
+        done = self.script('sources', '--update', 'perftest')
+        self.assertIn('no newer than perftest 25', done.stderr)
+        self.write(self.dir, {'version': '26'})
+        self.assertEqual(self.made('sources', 'perftest', '--update'), source)
+        self.assertEqual(self.git(source, 'show', 'base:version'), '26')
+        self.calls()
+        self.made('sources', 'perftest')
+        self.assertEqual(self.calls(), 0)
+
+    def test_an_update_that_fails_leaves_the_source(self):
+        self.fake_debian()
+        source = self.made('sources', 'perftest')
+        (self.dir / 'fail').touch()
+        self.assertEqual(self.script('sources', '--update', 'perftest').returncode, 1)
+        self.assertEqual(self.made('sources', 'perftest'), source)
+        self.assertEqual(self.git(source, 'show', 'base:version'), '25')
+
+    def test_a_checkout_with_another_recipe_has_its_own_source(self):
+        self.fake_debian()
+        source = self.made('sources', 'perftest')
+        self.edit('scripts/sources', 'repack -q -a', 'repack -a -q')
+        self.assertNotEqual(self.made('sources', 'perftest'), source)
+
+
+if __name__ == '__main__':
+    unittest.main()
