@@ -48,7 +48,8 @@ class Perftest(unittest.TestCase):
     def stop(self):
         for process in self.running:
             process.kill()
-            process.communicate()
+            process.wait()
+            process.stdout.close()
         self.running.clear()
 
     def start(self, tool, *words):
@@ -63,7 +64,7 @@ class Perftest(unittest.TestCase):
         """A server that has begun to listen."""
         Perftest.port += 1
         server = self.start(*words)
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         listening = f":{self.port:04X} 00000000:0000 0A"
         while True:
             with open("/proc/net/tcp", encoding="ascii") as tcp:
