@@ -18,9 +18,9 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 
+from mrfd import environment
 from mrfd import machine
 from mrfd import pool
-from mrfd.machine import GUEST
 from mrfd.paths import BUILD, SCRIPTS, TOP, inside
 
 # Exporters of every kind: see tests/guest/exporter.c.
@@ -182,7 +182,7 @@ def host_programs():
 
 def guest_options(kernel, **more):
     """A guest with a Soft-RoCE device that talks to itself."""
-    setup = [f"{GUEST}/net", "0", "1", "rxe"]
+    setup = machine.network_setup(0, 1, machine.RXE)
     env = {"MRFD_NETDEV": "eth0", "PYTHONDONTWRITEBYTECODE": "1"}
     if "MRFD_SEED" in os.environ:
         env["MRFD_SEED"] = os.environ["MRFD_SEED"]
@@ -204,12 +204,9 @@ def build_guest():
 
 def guest_programs(kernel="base"):
     """Our cases; built first."""
-    out, rdma = build_guest()
+    out, _ = build_guest()
     options = guest_options(kernel, devices=DEVICES)
-    perftest = inside(machine.tool("perftest"))
-    options["env"]["PATH"] = f"{rdma}/bin:{perftest}:/usr/sbin:/usr/bin:/sbin:/bin"
-    options["env"]["PYTHONPATH"] = f"{rdma}/python"
-    options["env"]["LD_LIBRARY_PATH"] = f"{rdma}/lib"  # for Debian's programs
+    options["env"].update(environment.of_our_libraries())
     for path in sorted(glob.glob(os.path.join(TOP, "tests/guest/test_*"))):
         name, kind = os.path.splitext(os.path.basename(path)[len("test_"):])
         if kernel != "debug" and FAULTS.fullmatch(f"guest/{name}"):

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Programs share a guest as long as all goes well, and what goes wrong is laid at
-the right door: scripts/guests.py, and guest-run in the guest."""
+the right door: kit/mrfd/pool.py, and kit/guest/run in the guest."""
 
 import os
 import sys
 import threading
+import time
 import unittest
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
@@ -68,8 +69,17 @@ class Guests(unittest.TestCase):
 
     def test_a_panic_is_told_and_the_next_runs(self):
         a, b, rest = run(PROVOKE.format("PANIC"), GOOD)
-        self.assertEqual(a[0], ("program", "not ok", "the kernel panicked"))
+        self.assertEqual(a[0], ("program", "not ok", "kernel panic: dumptest"))
         self.assertIn("kernel log", [r[0] for r in a])
+        self.assertEqual((b[0][1], rest), ("ok", []))
+
+    def test_an_oops_ends_the_program_at_once_and_the_next_runs(self):
+        began = time.monotonic()
+        a, b, rest = run(f"({PROVOKE.format('EXCEPTION')}) & sleep 1000", GOOD, limit=500)
+        self.assertLess(time.monotonic() - began, 120)
+        head = "BUG: kernel NULL pointer dereference, address: 0000000000000000"
+        self.assertEqual(a, [("program", "not ok", f"kernel oops: {head}"),
+                             ("kernel log", "not ok", head)])
         self.assertEqual((b[0][1], rest), ("ok", []))
 
     def test_nothing_runs_on_behind_a_program(self):
