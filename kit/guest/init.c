@@ -3,23 +3,22 @@
  * The first process of a guest: make a root, run one command in it, report how
  * it ended, power off.
  *
- * The initramfs holds this program as /init and a file /config: records that
- * end in NUL, each KEY=VALUE, so that an argument may hold any byte:
- *	dir=PATH	the project; mounted read-only at this path
+ * The initramfs holds this program as /init and a file /config: records of the
+ * form KEY=VALUE.  Each ends in NUL, so that an argument can hold any other byte:
+ *	dir=PATH	where the project is mounted, read-only
  *	cwd=PATH	where the command starts
  *	host=NAME	host name
  *	env=NAME=VALUE	one variable of the command's environment; repeated
  *	arg=TEXT	one word of the command; repeated, in order
- *	tty=ROWS COLS	the command talks to the terminal hvc0
- *	stdin=1		what the host writes to the output port is the command's stdin
+ *	tty=ROWS COLS	the command has the terminal hvc0
+ *	stdin=1		the command reads what the host writes to the output port
  *
  * The root is an overlay: the host's userland by 9p, read-only, under a tmpfs.
  * Nothing that a guest writes reaches the host.  The command's output goes
- * through a pipe to the second virtio port (the port itself can be opened only
- * once, so "echo >/dev/stderr" would fail on it).  The first port carries
- * "ready SECONDS" before the command, then "exit N" or "signal N", or "error
- * TEXT" if there was no command to run.  What fails before there is a port is
- * said on the console.
+ * through a pipe to the second virtio port: a port can be opened only once, so
+ * without the pipe "echo >/dev/stderr" would fail.  The first port carries
+ * "exit N" or "signal N" when the command has ended, or "error TEXT" if it could
+ * not be started.  What fails before there is a port is reported on the console.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -39,7 +38,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
-#include <time.h>
 #include <unistd.h>
 
 #define STATUS_PORT "/dev/vport0p1"
@@ -175,7 +173,7 @@ static void prepare(void)
 	close(s);
 }
 
-/* The ports come up some time after their driver. */
+/* The ports appear some time after their driver. */
 static int open_port(const char *path)
 {
 	int fd, tries;
@@ -188,7 +186,7 @@ static int open_port(const char *path)
 	fail("cannot open", path);
 }
 
-/* Copy what is there to read; false at the end, or if nothing is there now. */
+/* Copy what can be read now; false if that is nothing, or at the end. */
 static bool copy_some(int from, int to)
 {
 	static char buffer[65536];
@@ -235,7 +233,7 @@ static pid_t start(int in, int out)
 	_exit(errno == ENOENT ? 127 : 126);
 }
 
-/* Wait for the command and reap all others, with the output on the way. */
+/* Copy input and output until the command has ended; reap every process. */
 static int attend(pid_t command, int out, int in, int port)
 {
 	struct pollfd fds[] = { { .fd = out, .events = POLLIN },
@@ -269,7 +267,7 @@ static int attend(pid_t command, int out, int in, int port)
 	return how;
 }
 
-/* Run the command to its end, and end all that it left behind. */
+/* Run the command, then kill the processes that it left behind. */
 static int run(int port)
 {
 	int out[2] = { -1, port }, in[2] = { port, -1 }, how, tries;
@@ -308,7 +306,6 @@ static int run(int port)
 
 int main(void)
 {
-	struct timespec up;
 	int status, port;
 
 	read_config();
@@ -317,12 +314,10 @@ int main(void)
 	status_port = open_port(STATUS_PORT);
 	port = open_port(tty ? "/dev/hvc0" : OUTPUT_PORT);
 	prepare();
-	clock_gettime(CLOCK_BOOTTIME, &up);
-	dprintf(status_port, "ready %ld.%03ld\n", (long)up.tv_sec, up.tv_nsec / 1000000);
 	status = run(port);
 	/*
-	 * A debug kernel: what has leaked is old enough in five seconds, and is
-	 * reported if a second scan finds it unchanged.
+	 * On a debug kernel: the leak detector looks at objects that are older than
+	 * five seconds, and reports one when a second scan finds it unchanged.
 	 */
 	if (!access("/sys/kernel/debug/kmemleak", W_OK)) {
 		sleep(6);

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Find what a kernel complained about in its console log.
 
-reports(text) gives each complaint as a Report: its head line, and all of its
-text from the line that opens it to the one that closes it.  A complaint is what
-no healthy kernel prints: a warning, a bug, an oops, a report of a sanitizer, of
-lockdep or of the leak detector, a hung task, a stall.
+reports(text) gives each complaint as a Report: its head line, and its text from the
+first line to the last.  A complaint is what no healthy kernel prints: a warning, a bug,
+an oops, a report of a sanitizer, of lockdep or of the leak detector, a hung task, a
+stall.  death(text) says which oops or panic ended the kernel.
 
-A report has no common form, so its end is found by what its kind prints last:
-"end trace" for a warning, a line of "=" for KASAN, the last of its own lines for
-kmemleak, the end of the call trace for the rest.  One that has no call trace is one line.
+Reports have no common form.  The last line of one depends on its kind: "end trace" for
+a warning or an oops, a line of "=" for KASAN and KCSAN, its own last line for kmemleak,
+the end of the call trace for the rest.  A report without a call trace is one line.
 """
 
 import re
@@ -64,8 +64,8 @@ def _end(lines, start):
 
 
 def reports(text, allow=()):
-    """The complaints in a console log, but for those whose head line matches
-    one of the regular expressions in allow."""
+    """The complaints in a console log, without those whose head line matches one of the
+    regular expressions in allow."""
     lines = [TIME.sub("", line) for line in text.replace("\r", "").split("\n")]
     found, i, done = [], 0, 0
     while i < len(lines):
@@ -81,9 +81,23 @@ def reports(text, allow=()):
     return found
 
 
+def death(text):
+    """A line that says which oops or panic ended the kernel; None if none did.  An oops
+    is followed by the panic that it causes (oops=panic)."""
+    before = None
+    for report in reports(text):
+        if report.head.startswith("Kernel panic"):
+            reason = report.head.partition("not syncing: ")[2]
+            if before and reason.startswith("Fatal exception"):
+                return f"kernel oops: {before.head}"
+            return f"kernel panic: {reason}"
+        before = report
+    return None
+
+
 def race_elsewhere(report):
-    """Whether it is a data race (KCSAN) that RDMA and dma-buf have no hand in:
-    none of the last calls on either side is theirs."""
+    """Whether it is a data race (KCSAN) in which RDMA and dma-buf have no part: none of
+    the last three calls on either side is theirs."""
     if "KCSAN" not in report.head:
         return False
     near = -1
@@ -98,7 +112,7 @@ def race_elsewhere(report):
 
 
 def tail(text, count=40):
-    """The last lines of a log; from the answer to sysrq on if there is one."""
+    """The last lines of a log; if sysrq was asked, all from its first answer on."""
     lines = text.replace("\r", "").rstrip("\n").split("\n")
     asked = [i for i, line in enumerate(lines) if "sysrq: Show Blocked State" in line]
     return "\n".join(lines[asked[-1] if asked else -count:][:200])

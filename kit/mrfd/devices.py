@@ -15,7 +15,7 @@ class Device:
     verbs: str      # its verbs name in the guest
     title: str      # for people
     can: str        # what it can do that another may not: words, see tests/lib/device.h
-    net: tuple      # how kit/guest/net sets it up in a guest
+    setup: str      # the shell command that adds it in a guest, once eth0 is up
     netdev: str     # its network device
     qemu: tuple = ()    # what QEMU's -device takes to have it
     append: str = ""    # kernel parameters that it needs
@@ -29,6 +29,6 @@ class Device:
 RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
              "reg_mr_fd rereg_mr_fd memfd io-memory vmap atomics atomic-write flush "
              "window-type-1 window-type-2 rdma-cm add-delete",
-             net=("rxe",), netdev="eth0")
+             setup="rdma link add rxe0 type rxe netdev eth0", netdev="eth0")
 
 DEVICES = [RXE]

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run commands in guests: the machinery behind scripts/boot, for Python.
+"""Run commands in guests: what scripts/boot and the other programs of the kit use.
 
-    from mrfd.machine import Guest, run
-    result = run(["uname", "-r"])            # result.status, result.output
-    with Guest(["./draw"], devices=["bochs-display"]) as guest:
+    from mrfd.machine import Guest
+    guest = Guest(["uname", "-r"]).run()     # guest.status, guest.output
+    with Guest(["./draw"], devices=["bochs-display"], stdin=True) as guest:
         guest.wait_for(rb"^drawn$")          # a line of its output
         guest.screendump("screen.png")
-        guest.send(b"go on\\n")               # with stdin=True
+        guest.send(b"go on\\n")
     guest.status
 
-A guest is one QEMU process with four sockets: the kernel's console, the
-command's output, its exit status (see kit/guest/init.c), and QEMU's monitor.  One
-thread for each guest starts QEMU, reads them all, keeps the time limit and sees
-QEMU out; because QEMU dies with the thread that started it, no guest outlives
-the program, however that ends.  Every socket is a socketpair that QEMU
-inherits: there is no name to collide, no path to be too long, nothing to clean
-up.  Guests of one network are joined in the same way.
+A guest is one QEMU process with four sockets: the kernel's console, the command's
+output, its exit status (see kit/guest/init.c), and QEMU's monitor.  One thread for
+each guest starts QEMU, reads the sockets, keeps the time limit and waits for QEMU's
+end.  QEMU dies with the thread that started it, so no guest outlives the program,
+however that ends.  QEMU inherits every socket and file as a descriptor: no name can
+collide or be too long, nothing must be removed, and the kernel's image may lie where
+the userland shows nothing.  The guests of one network are joined by sockets too.
 """
 
 import contextlib
@@ -41,9 +41,14 @@ GUEST = f"{INSIDE}/kit/guest"  # the programs that the kit runs in a guest
 TIMED_OUT, BROKEN, COMPLAINED = 124, 125, 70
 KERNELS = {"base": [], "debug": ["--debug"], "kcsan": ["--kcsan"], "stock": ["--stock"]}
 DEVICES = {"virtio-gpu": "virtio-gpu-pci"}
+MAX_GUESTS = 254  # in one network: 10.0.0.1 to 10.0.0.254
+MAX_CPUS = 16     # CONFIG_NR_CPUS of the kit's kernels
 
-# What a slow emulated machine must not be blamed for; nothing is rate-limited.
-KERNEL_LINE = ("console=ttyS0 loglevel=8 panic=-1 printk.devkmsg=on random.trust_cpu=on "
+# An oops panics, and a panic restarts, which ends QEMU (-no-reboot): a kernel that has
+# oopsed may hang instead of going on.  A stall or a hung task is reported late, because
+# an emulated machine is slow.  No message is dropped because there are many.
+KERNEL_LINE = ("console=ttyS0 loglevel=8 oops=panic panic=-1 printk.devkmsg=on "
+               "random.trust_cpu=on "
                "rcupdate.rcu_cpu_stall_timeout=60 sysctl.kernel.watchdog_thresh=30 "
                "sysctl.kernel.hung_task_timeout_secs=60 kmemleak.verbose=1 kasan_multi_shot")
 
@@ -52,32 +57,50 @@ class BootError(Exception):
     """The guest could not be started; the text says why."""
 
 
-def tool(*command):
+def tool(*command, where=SCRIPTS):
     """The one line that a program of the kit prints."""
-    done = subprocess.run([os.path.join(SCRIPTS, command[0]), *command[1:]],
+    done = subprocess.run([os.path.join(where, command[0]), *command[1:]],
                           stdout=subprocess.PIPE, text=True)
     if done.returncode:
-        raise BootError(f"scripts/{' '.join(command)} failed")
+        name = os.path.relpath(os.path.join(where, command[0]), TOP)
+        raise BootError(f"{' '.join([name, *command[1:]])} failed")
     return done.stdout.strip()
 
 
-@functools.cache  # a program's guests have one kernel, whatever is edited meanwhile
+def check_kernel(kernel):
+    """BootError if that is neither the name of a kernel nor the path of an image."""
+    if kernel in KERNELS:
+        return
+    try:
+        with open(kernel, "rb") as f:
+            head = f.read(0x206)
+    except FileNotFoundError:
+        raise BootError(f"no kernel {kernel!r}: it is neither one of {', '.join(KERNELS)} "
+                        "nor a file") from None
+    except OSError as error:
+        raise BootError(f"cannot read the kernel {kernel}: {error.strerror}") from None
+    if head[0x202:] != b"HdrS":
+        raise BootError(f"{kernel} is not a kernel: it must be a bzImage")
+
+
+@functools.cache  # all guests of a program get the same kernel, even if it is rebuilt meanwhile
 def kernel_image(kernel="base"):
-    """The path of the kernel by that name, built if it must be."""
-    if kernel not in KERNELS:
-        raise BootError(f"no kernel {kernel!r}: it is {', '.join(KERNELS)}, or a path with a /")
-    return tool("kernel", *KERNELS[kernel])
+    """The path of a kernel's image, by name (built if it must be) or by path."""
+    check_kernel(kernel)
+    return tool("kernel", *KERNELS[kernel]) if kernel in KERNELS else kernel
 
 
+@functools.cache
 def init_program():
     """The path of the guests' first process, compiled if it must be."""
-    source, program = os.path.join(TOP, "kit/guest/init.c"), os.path.join(BUILD, "guest-init")
-    if not os.path.exists(program) or os.path.getmtime(program) < os.path.getmtime(source):
-        part = f"{program}.part.{os.getpid()}"
-        tool("enter", "gcc", "-O2", "-Wall", "-Wextra", "-static", "-o", inside(part),
-             inside(source))
-        os.rename(part, program)
-    return program
+    return tool("build", where=os.path.join(TOP, "kit/guest"))
+
+
+def network_setup(number, count, device=None):
+    """The words that go before a command in guest NUMBER of COUNT: they bring up the
+    network and, if given, a devices.Device."""
+    words = [device.verbs, device.setup] if device else []
+    return [f"{GUEST}/net", str(number), str(count), *words, "--"]
 
 
 def initramfs(records):
@@ -95,22 +118,24 @@ def initramfs(records):
     return fd
 
 
-def kvm_works():
-    """Whether a guest runs under KVM here: tried once for each boot of the
-    host, because the device may be there and guests hang all the same."""
+def kvm_works(kernel):
+    """Whether a guest runs under KVM here.  It is tried once for each boot of the host:
+    on some hosts /dev/kvm can be opened and guests hang all the same."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     with open("/proc/sys/kernel/random/boot_id") as f:
-        key = f"{f.read().strip()} {os.path.basename(tool('rootfs', '--print'))}"
+        host = f"{f.read().strip()} {os.path.basename(tool('rootfs', '--print'))}"
+    # What a kernel of the kit has shown holds for all; another may itself be the reason.
+    key = host if kernel in KERNELS else f"{host} {kernel} {os.stat(kernel).st_mtime_ns}"
     path = os.path.join(CACHE, "kvm")
     try:
         with open(path) as f:
             known, answer = f.read().rsplit(" ", 1)
-        if known == key:
+        if known in (host, key):
             return answer == "yes"
     except (OSError, ValueError):
         pass
-    guest = Guest(["true"], name="kvm-probe", accel="kvm", timeout=10, cpus=1)
+    guest = Guest(["true"], name="kvm-probe", kernel=kernel, accel="kvm", timeout=10, cpus=1)
     works = guest.run().status == 0
     with open(f"{path}.part.{os.getpid()}", "w") as f:
         f.write(f"{key} {'yes' if works else 'no'}")
@@ -122,21 +147,21 @@ def kvm_works():
     return works
 
 
-def accelerator():
-    """kvm or tcg."""
-    choice = os.environ.get("MRFD_ACCEL") or ("kvm" if kvm_works() else "tcg")
+def accelerator(kernel="base"):
+    """kvm or tcg.  The kernel is the one to try it with."""
+    choice = os.environ.get("MRFD_ACCEL") or ("kvm" if kvm_works(kernel) else "tcg")
     if choice not in ("kvm", "tcg"):
         raise BootError(f"MRFD_ACCEL={choice}: it must be kvm or tcg")
     return choice
 
 
 def log_directory(name):
-    """A new directory under build/run; the oldest of many are removed, but for
-    those of scripts/check, whose names return."""
+    """Make a directory in build/run.  Of the older ones the last 50 are kept; those of
+    scripts/check are used again and do not count."""
     runs = os.path.join(BUILD, "run")
     os.makedirs(runs, exist_ok=True)
     old = [e.path for e in os.scandir(runs) if not e.name.startswith("check-")]
-    with contextlib.suppress(FileNotFoundError):  # another removes them too
+    with contextlib.suppress(FileNotFoundError):  # another program removes them too
         for path in sorted(old, key=os.path.getmtime)[:-50]:
             shutil.rmtree(path, ignore_errors=True)
     stamp = time.strftime("%m%d-%H%M%S")
@@ -155,7 +180,7 @@ class Monitor:
         """Run one command; its result, or BootError with QEMU's words."""
         with self.lock:
             if not self.ready:
-                self.file.readline()  # the greeting
+                self.file.readline()  # QEMU's greeting
                 self.ready = True
                 self._exchange("qmp_capabilities", {})
             return self._exchange(name, arguments)
@@ -181,30 +206,31 @@ class Guest:
     command   list of words
     kernel    base, debug, kcsan, stock, or the path of a bzImage
     devices   what QEMU's -device takes; bus=portN makes a port to unplug from
-    links     network: a list of connected sockets (see network())
-    setup     words put before the command in the guest
-    output    called with each piece of output, as it comes
-    stdin     whether send() is the command's standard input
-    tty       (rows, columns): the command has a terminal; send() types
-    allow     regular expressions for head lines of expected reports
-    qemu      further words for QEMU; fds: file descriptors that it inherits
+    append    more for the kernel's command line
+    links     the network: a list of connected sockets (see network()); mac: its number there
+    setup     words put before the command in the guest (see network_setup())
+    output    called with each piece of output as it comes
+    stdin     whether the command reads what send() writes
+    tty       (rows, columns): the command has a terminal, on which send() types
+    allow     regular expressions: a report whose head line matches one is expected
+    icount    the clock of the guest counts instructions
+    accel     kvm or tcg; without it accelerator() decides
 
-    Afterwards: status (see scripts/boot --help), output, reports, console (the
-    text), ready (seconds from exec to the command), why (a line, if BROKEN).
+    Afterwards it has status (see scripts/boot --help), output, console (text), reports,
+    and why: a line, if the guest did not end as it should.
     """
 
     def __init__(self, command, *, name="guest", kernel="base", memory="1G", cpus=2,
                  devices=(), append="", env=None, timeout=600, log_dir=None, links=(),
                  mac=0, setup=(), output=None, stdin=False, tty=None, allow=(), icount=False,
-                 accel=None, qemu=(), fds=()):
+                 accel=None):
         self.command, self.name, self.kernel = list(command), name, kernel
         self.memory, self.cpus, self.devices, self.append = memory, cpus, list(devices), append
         self.env, self.timeout, self.links, self.mac = dict(env or {}), timeout, list(links), mac
         self.setup, self.on_output, self.stdin, self.tty = list(setup), output, stdin, tty
         self.allow, self.icount, self.accel = list(allow), icount, accel
-        self.qemu, self.fds = list(qemu), list(fds)
         self.log_dir = log_dir
-        self.status, self.reports, self.ready, self.why = None, [], None, None
+        self.status, self.reports, self.why = None, [], None
         self._output, self._console, self._process = bytearray(), bytearray(), None
         self._ended, self._stop, self._spawned = threading.Event(), False, threading.Event()
         self._expired = False
@@ -225,9 +251,9 @@ class Guest:
         return bytes(self._console).decode(errors="replace")
 
     def start(self):
-        """Start it; returns when QEMU runs."""
-        image = self.kernel if "/" in self.kernel else kernel_image(self.kernel)
-        self.accel = self.accel or accelerator()
+        """Start QEMU; return when it runs."""
+        image = kernel_image(self.kernel)
+        self.accel = self.accel or accelerator(self.kernel)
         if self.log_dir is None:
             self.log_dir = log_directory(self.name)
         os.makedirs(self.log_dir, exist_ok=True)
@@ -237,7 +263,7 @@ class Guest:
             self._ends[channel], theirs[channel] = socket.socketpair()
         words = self._qemu_words(*self._files, {c: s.fileno() for c, s in theirs.items()})
         self.monitor = Monitor(self._ends["qmp"])
-        fds = [s.fileno() for s in (*theirs.values(), *self.links)] + self._files + self.fds
+        fds = [s.fileno() for s in (*theirs.values(), *self.links)] + self._files
         self._thread = threading.Thread(target=self._attend, daemon=True,
                                         args=(words, fds, theirs.values()))
         self._thread.start()
@@ -247,7 +273,7 @@ class Guest:
         return self
 
     def wait(self, timeout=None):
-        """Wait until it has ended (at most timeout seconds: then False)."""
+        """Wait until it has ended, at most timeout seconds; whether it has."""
         if not self._ended.wait(timeout):
             return False
         self._thread.join()
@@ -263,7 +289,7 @@ class Guest:
         return self
 
     def expire(self):
-        """Its time is up, whatever the time limit said."""
+        """End it as if its time limit had passed."""
         self._expired = True
 
     def stop(self):
@@ -286,14 +312,14 @@ class Guest:
         """Give the command input (stdin=True), or type on its terminal."""
         self._ends["out"].sendall(data)
 
-    def wait_for(self, pattern, timeout=60, start=0):
-        """Wait for output that matches (bytes, lines: ^ and $); the match.
-        BootError if the guest ends or the time passes without it."""
+    def wait_for(self, pattern, timeout=60):
+        """Wait for output that matches (bytes; ^ and $ match at lines); the match.
+        BootError if the guest ends or the time passes first."""
         wanted = re.compile(pattern, re.MULTILINE)
         deadline = time.monotonic() + timeout
         with self._news:
             while True:
-                match = wanted.search(bytes(self._output), start)
+                match = wanted.search(bytes(self._output))
                 if match:
                     return match
                 left = deadline - time.monotonic()
@@ -302,11 +328,10 @@ class Guest:
                                     + ("before it ended" if left > 0 else f"in {timeout} s"))
                 self._news.wait(min(left, 1))
 
-    def screendump(self, path, device=None):
-        """Write what a display shows into a PNG file."""
-        raw = os.path.join(log_directory("screen"), "screen.png")  # QEMU sees it there
-        which = {"device": device} if device else {}
-        self.monitor.command("screendump", filename=inside(raw), format="png", **which)
+    def screendump(self, path):
+        """Write what its display shows into a PNG file."""
+        raw = os.path.join(log_directory("screen"), "screen.png")  # where QEMU can write
+        self.monitor.command("screendump", filename=inside(raw), format="png")
         shutil.move(raw, path)
 
     def device_del(self, name):
@@ -316,10 +341,11 @@ class Guest:
     # How it is made
 
     def _records(self):
-        try:
-            cwd = inside(os.path.realpath(os.getcwd()))
-        except ValueError:
-            cwd = INSIDE
+        cwd = INSIDE
+        with contextlib.suppress(OSError):  # the host's may have been removed
+            here = os.path.relpath(os.path.realpath(os.getcwd()), TOP)
+            if here.split("/")[0] != os.pardir:
+                cwd = os.path.normpath(os.path.join(INSIDE, here))
         env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                "HOME": "/root", "LC_ALL": "C.UTF-8", "TERM": os.environ.get("TERM", "dumb"),
                "PYTHONDONTWRITEBYTECODE": "1", **self.env}
@@ -365,7 +391,7 @@ class Guest:
             words += ["-device", f"pcie-root-port,id={port},chassis={number + 1},slot={number + 1}"]
         for device in devices:
             words += ["-device", device]
-        return words + self.qemu
+        return words
 
     def _network_words(self):
         if not self.links:
@@ -385,7 +411,7 @@ class Guest:
 
     def _attend(self, words, fds, theirs):
         try:
-            began = time.monotonic()
+            deadline = time.monotonic() + self.timeout
             with open(os.path.join(self.log_dir, "qemu.log"), "wb") as log:
                 self._process = subprocess.Popen(
                     [os.path.join(SCRIPTS, "enter"), *words], stdin=subprocess.DEVNULL,
@@ -395,9 +421,9 @@ class Guest:
             for fd in self._files:
                 os.close(fd)
             self._spawned.set()
-            self._read_until_gone(began)
+            self._read_until_gone(deadline)
             self._conclude()
-        except Exception as error:  # whoever waits must not wait for ever
+        except Exception as error:  # without this a waiting thread would wait for ever
             self._error, self.status, self.why = error, BROKEN, str(error)
             if self._process:
                 self._process.kill()
@@ -410,8 +436,8 @@ class Guest:
                 self._ended.set()
                 self._news.notify_all()
 
-    def _read_until_gone(self, began):
-        deadline, self._exit, timed_out = began + self.timeout, b"", False
+    def _read_until_gone(self, deadline):
+        self._exit, timed_out = b"", False
         questions = iter("wl")  # which tasks block? what does each CPU do?
         log = open(os.path.join(self.log_dir, "console.log"), "wb", buffering=0)
         selector = selectors.DefaultSelector()
@@ -442,10 +468,7 @@ class Guest:
                     self._take(data)
                 else:
                     self._exit += data
-                    if b"ready" in data:
-                        self.ready = time.monotonic() - began
-                    if re.search(rb"^(exit|signal|error)", self._exit, re.MULTILINE):
-                        deadline = time.monotonic() + 15  # to power off
+                    deadline = time.monotonic() + 15  # to power off
         self._process.wait()
         self._timed_out = timed_out
         log.close()
@@ -466,19 +489,20 @@ class Guest:
 
     def _conclude(self):
         self.reports = console.reports(self.console, self.allow)
-        said = re.search(rb"^(exit|signal|error) (.*)$", self._exit, re.MULTILINE)
+        said = re.fullmatch(rb"(exit|signal|error) (.*)\n", self._exit)
         if self._timed_out:
             self.status = TIMED_OUT
-            self.why = "did not power off" if said else f"still running after {self.timeout} s"
+            self.why = "did not power off" if said else f"still running after {self.timeout:g} s"
         elif self._stop and not said:
             self.status, self.why = 128 + signal.SIGTERM, "stopped"
         elif not said or said[1] == b"error":
             self.status = BROKEN
             self.why = said[2].decode() if said else "ended without an exit status"
-            if "Kernel panic" in self.console:
-                self.why = "the kernel panicked"
+            death = console.death(self.console)
+            if death:
+                self.why = death
             elif not self.console:
-                with open(os.path.join(self.log_dir, "qemu.log")) as f:
+                with open(os.path.join(self.log_dir, "qemu.log"), errors="replace") as f:
                     self.why = f"QEMU did not start it: {f.read().strip()}"
         else:
             self.status = int(said[2]) + (128 if said[1] == b"signal" else 0)
@@ -487,12 +511,7 @@ class Guest:
 
 
 def network(count):
-    """Links that put count guests on one Ethernet: a list of sockets for each.
-    The first guest holds the hub."""
+    """The links of count guests on one Ethernet: a list of sockets for each guest.  The
+    first guest has a link to every other one, and QEMU's hub joins them."""
     pairs = [socket.socketpair() for _ in range(count - 1)]
     return [[a for a, _ in pairs]] + [[b] for _, b in pairs]
-
-
-def run(command, **options):
-    """Run one command in a guest to its end; the Guest."""
-    return Guest(command, **options).run()

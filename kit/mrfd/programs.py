@@ -17,6 +17,7 @@ import shlex
 import subprocess
 import sys
 
+from mrfd import environment
 from mrfd import machine
 from mrfd import sources
 from mrfd.cases import Kunit, Reader, Tap, Unittest
@@ -57,7 +58,7 @@ def guest_options(kernel, device, **more):
     env = {**device.env(), "PYTHONDONTWRITEBYTECODE": "1", **more.pop("env", {})}
     if "MRFD_SEED" in os.environ:
         env["MRFD_SEED"] = os.environ["MRFD_SEED"]
-    return {"kernel": kernel, "setup": [f"{GUEST}/net", "0", "1", *device.net],
+    return {"kernel": kernel, "setup": machine.network_setup(0, 1, device),
             "append": " ".join(filter(None, (device.append, more.pop("append", "")))),
             "devices": [*device.qemu, *more.pop("devices", ())], "env": env, **more}
 
@@ -65,10 +66,7 @@ def guest_options(kernel, device, **more):
 def test_guest(kernel, device, *programs):
     """Options of Guest for our own programs: with every exporter, and with what these
     programs of the kit build on the path."""
-    rdma = product("rdma-core")
-    path = [f"{rdma}/bin", *(product(p) for p in programs), "/usr/sbin:/usr/bin:/sbin:/bin"]
-    env = {"PATH": ":".join(path), "PYTHONPATH": f"{rdma}/python",
-           "LD_LIBRARY_PATH": f"{rdma}/lib"}  # for Debian's programs
+    env = environment.of_our_libraries(product("rdma-core"), *map(product, programs))
     return guest_options(kernel, device, devices=EXPORTERS, env=env)
 
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""scripts/boot does what its --help says: what goes into a guest arrives there,
-what comes out is handed back whole, and nothing that goes wrong in a guest is
-taken for success."""
+"""scripts/boot does what its --help says: arguments, environment and working directory
+arrive in the guest, output and exit status come back whole, and nothing that goes wrong
+is taken for success."""
 
 import hashlib
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import machine  # noqa: E402
+from mrfd.devices import RXE  # noqa: E402
 from mrfd import console  # noqa: E402
 
 # A test that is started in the background may have SIGINT ignored, and so would
@@ -33,12 +35,12 @@ def setUpModule():
     machine.accelerator()
 
 
-def boot(*words, **options):
-    return subprocess.run([BOOT, *words], capture_output=True, timeout=120, cwd=TOP, **options)
+def boot(*words, cwd=TOP, **options):
+    return subprocess.run([BOOT, *words], capture_output=True, timeout=120, cwd=cwd, **options)
 
 
 def start_boot(*words):
-    """A boot that runs, in a process group of its own; it has said "here"."""
+    """A boot in a process group of its own, whose command has printed "here"."""
     process = subprocess.Popen([BOOT, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                cwd=TOP, start_new_session=True)
     assert process.stdout.readline() == b"here\n", process.stderr.read()
@@ -56,6 +58,53 @@ def qemus(token):
         except OSError:
             pass
     return found
+
+
+class Arguments(unittest.TestCase):
+    """A wrong argument is named, with what would be right, before anything is built."""
+
+    def check(self, said, *words):
+        with self.subTest(words=words):
+            done = boot(*words)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("scripts/boot: error: " + said, done.stderr.decode())
+
+    def test_numbers_are_in_their_ranges(self):
+        for option, name, wrong, right in (
+                ("--guests", "--guests", ("0", "300", "-1", "x"), "a whole number from 1 to 254"),
+                ("-c", "-c/--cpus", ("0", "17", "1000", "1.5"), "a whole number from 1 to 16"),
+                ("-m", "-m/--memory", ("banana", "0", "512", "1M", "900000G"),
+                 f"a size from 256M to {os.sysconf('SC_PHYS_PAGES') >> 8}M"),
+                ("--timeout", "--timeout", ("-1", "0", "nan", "inf", "2000000"),
+                 "a number of seconds above 0 and up to 1000000")):
+            for word in wrong:
+                self.check(f"argument {name}: {word!r} is not {right}", option, word, "true")
+
+    def test_guests_together_have_no_more_memory_than_the_host(self):
+        half = os.sysconf("SC_PHYS_PAGES") // 2 >> 8  # MiB
+        self.check(f"3 guests with {3 * half}M of memory: this machine has ",
+                   "-m", f"{half}M", "--guests", "3", "true")
+
+    def test_texts_have_their_forms(self):
+        for item in "NAME", "=value":
+            self.check(f"argument -e/--env: {item!r} is not NAME=VALUE", "-e", item, "true")
+        self.check("argument --allow: '(' is not a regular expression", "--allow", "(", "true")
+        self.check("unrecognized arguments: --gests", "--gests", "2", "true")
+        self.check("argument -c/--cpus: '99' is not", "true", ":::", "-c", "99", "true")
+        self.check("no command")
+        self.check("a guest has no command", "true", ":::")
+
+    def test_kernel_is_a_name_or_a_file_that_holds_one(self):
+        say = "argument -k/--kernel: "
+        self.check(f"{say}no kernel 'nope': it is neither one of base, debug, kcsan, stock nor a "
+                   "file", "-k", "nope", "true")
+        self.check(f"{say}cannot read the kernel /tmp: Is a directory", "-k", "/tmp", "true")
+        self.check(f"{say}README.md is not a kernel: it must be a bzImage",
+                   "-k", "README.md", "true")
+
+    def test_log_directory_can_be_written(self):
+        self.check("argument --log-dir: cannot write to /dev/null/x: Not a directory",
+                   "--log-dir", "/dev/null/x", "true")
 
 
 class Command(unittest.TestCase):
@@ -102,6 +151,34 @@ class Command(unittest.TestCase):
         self.assertFalse(os.path.exists(os.path.join(TOP, "x")))
         self.assertFalse(os.path.exists(os.path.join(machine.tool("rootfs"), "usr/x")))
 
+    def test_kernel_and_log_directory_may_be_anywhere(self):
+        with tempfile.TemporaryDirectory(prefix="a b:c,") as there:
+            shutil.copy(machine.kernel_image(), os.path.join(there, "my kernel"))
+            done = boot("-k", "my kernel", "--log-dir", "new/logs", "pwd", cwd=there)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"/mrfd\n", b""))
+            with open(os.path.join(there, "new/logs/console.log"), encoding="utf-8") as log:
+                self.assertIn("Linux version 6.12", log.read())
+
+    def test_command_starts_where_the_caller_is(self):
+        def cwd():
+            records = dict(r.split("=", 1) for r in machine.Guest(["true"])._records()
+                           if isinstance(r, str))
+            return records["cwd"]
+        self.addCleanup(os.chdir, os.getcwd())
+        with tempfile.TemporaryDirectory() as there:
+            os.symlink(TOP, os.path.join(there, "link"))
+            os.mkdir(os.path.join(there, "gone"))
+            for path, wanted in ((TOP, "/mrfd"),
+                                 (os.path.join(TOP, "kit/guest"), "/mrfd/kit/guest"),
+                                 (os.path.join(there, "link/kit"), "/mrfd/kit"),
+                                 (there, "/mrfd"), ("/", "/mrfd"), (machine.CACHE, "/mrfd"),
+                                 (os.path.join(there, "gone"), "/mrfd")):
+                with self.subTest(path=path):
+                    os.chdir(path)
+                    if path.endswith("/gone"):
+                        os.rmdir(path)
+                    self.assertEqual(cwd(), wanted)
+
     def test_display_is_there_as_a_drm_device(self):
         done = boot("-d", "bochs-display", "sh", "-c",
                     "ls /dev/dri/card1 && readlink /sys/class/drm/card1/device/driver")
@@ -129,6 +206,34 @@ class Command(unittest.TestCase):
         self.assertIn(b"got typed\r\n", seen)
 
 
+class Network(unittest.TestCase):
+    """kit/guest/net and kit/guest/ready, alone in a guest."""
+
+    def test_last_guest_of_the_network_has_its_addresses_and_its_device(self):
+        done = boot(f"{machine.GUEST}/net", "253", "1", RXE.verbs, RXE.setup, "--", "sh", "-c",
+                    "echo $MRFD_GUEST of $MRFD_GUESTS: $MRFD_VERBS_DEVICE;"
+                    "ip -brief address show eth0; rdma link show")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, rb"(?s)^253 of 1: rxe0\n.* 10.0.0.254/24 fd00::254/64 .*"
+                         rb"link rxe0/1 state ACTIVE")
+
+    def test_device_is_ready_by_what_its_link_needs(self):
+        # A directory stands for the device: it has an InfiniBand port without a LID.
+        done = boot("sh", "-c", f"""
+            export MRFD_GUEST=0 MRFD_VERBS_DEVICE=ib0
+            {machine.GUEST}/ready && exit 9
+            mount -t tmpfs none /sys/class/infiniband
+            mkdir -p /sys/class/infiniband/ib0/ports/1 && cd /sys/class/infiniband/ib0/ports/1
+            echo InfiniBand >link_layer; echo '4: ACTIVE' >state; echo 0x0 >lid
+            {machine.GUEST}/ready && exit 9
+            echo 0x1 >lid
+            {machine.GUEST}/ready""")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.decode().splitlines(), [
+            "guest-net: ib0 is not ready after 5 s: state none, GIDs none",
+            "guest-net: ib0 is not ready after 5 s: state 4: ACTIVE, LID 0x0"])
+
+
 class Trouble(unittest.TestCase):
     """What goes wrong is not taken for success."""
 
@@ -149,17 +254,30 @@ class Trouble(unittest.TestCase):
         self.assertEqual(done.returncode, 5)
         self.assertIn(b"the kernel complained", done.stderr)
 
-    def test_panic_is_125_with_the_console(self):
+    def test_panic_is_125_with_its_report(self):
         done = boot("sh", "-c", self.PROVOKE.format("PANIC"))
         self.assertEqual(done.returncode, 125)
-        self.assertRegex(done.stderr, rb"(?s)the kernel panicked.*Kernel panic - not syncing")
+        self.assertRegex(done.stderr, rb"(?s)Kernel panic - not syncing: dumptest.*"
+                         rb"boot: guest: kernel panic: dumptest\n$")
+
+    def test_oops_is_125_at_once_with_its_report(self):
+        for kind, head in (("EXCEPTION", "BUG: kernel NULL pointer dereference, address: 0+"),
+                           ("BUG", r"kernel BUG at \S+bugs.c:\d+!")):
+            with self.subTest(kind=kind):
+                began = time.monotonic()
+                done = boot("sh", "-c", f"({self.PROVOKE.format(kind)}) & sleep 1000")
+                self.assertLess(time.monotonic() - began, 60)
+                self.assertEqual(done.returncode, 125)
+                self.assertRegex(done.stderr.decode(), rf"(?s)the kernel complained: {head}\n.*"
+                                 rf"lkdtm_{kind}\+0x.*end trace.*"
+                                 rf"boot: guest: kernel oops: {head}\n$")
 
     def test_timeout_is_124_and_shows_what_blocks(self):
         began = time.monotonic()
         done = boot("--timeout", "4", "sleep", "1000")
         self.assertEqual(done.returncode, 124)
         self.assertLess(time.monotonic() - began, 20)
-        self.assertIn(b"still running after 4.0 s", done.stderr)
+        self.assertIn(b"still running after 4 s", done.stderr)
         # The backtraces are longer than the tail that is shown.
         log = re.search(rb"the end of (\S+/console.log)", done.stderr)[1]
         with open(os.path.join(os.fsencode(TOP), log), "rb") as file:
@@ -254,7 +372,7 @@ class Several(unittest.TestCase):
 
 
 class FromPython(unittest.TestCase):
-    """The module, as another program of the kit uses it."""
+    """The module, as other programs of the kit use it."""
 
     def test_host_and_guest_take_turns(self):
         script = "echo ready; read x; echo got $x; read y || echo no more"
@@ -363,6 +481,21 @@ class Console(unittest.TestCase):
             report, = console.reports(race)
             self.assertEqual(console.race_elsewhere(report), elsewhere, call)
         self.assertFalse(console.race_elsewhere(console.reports(KASAN)[0]))
+
+    def test_death_is_an_oops_or_a_panic(self):
+        panic = "[    5.1] Kernel panic - not syncing: {}\n[    5.2] Kernel Offset: disabled\n"
+        oops = ("[    4.1] kernel BUG at f.c:1!\n[    4.2] Oops: invalid opcode: 0000 [#1] SMP\n"
+                "[    4.3] Call Trace:\n[    4.4]  <TASK>\n[    4.5]  </TASK>\n"
+                "[    4.6] ---[ end trace 0000000000000000 ]---\n")
+        for text, wanted in (
+                (oops + panic.format("Fatal exception"), "kernel oops: kernel BUG at f.c:1!"),
+                (oops + panic.format("Fatal exception in interrupt"),
+                 "kernel oops: kernel BUG at f.c:1!"),
+                (LINE + "\n" + panic.format("Attempted to kill init!"),
+                 "kernel panic: Attempted to kill init!"),
+                (panic.format("Fatal exception"), "kernel panic: Fatal exception"),
+                (HUNG, None), ("", None)):
+            self.assertEqual(console.death(text), wanted)
 
     def test_allow_excuses_by_the_head_line_only(self):
         self.assertEqual(console.reports(KASAN, ["slab-use-after-free in f"]), [])

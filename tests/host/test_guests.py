@@ -5,6 +5,7 @@ program that caused it: kit/mrfd/pool.py, and kit/guest/run in the guest."""
 import os
 import sys
 import threading
+import time
 import unittest
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
@@ -70,7 +71,7 @@ class Guests(unittest.TestCase):
 
     def test_a_panic_is_told_and_the_next_runs(self):
         a, b, rest = run(PROVOKE.format("PANIC"), GOOD)
-        self.assertEqual(a[0], ("program", "not ok", "the kernel panicked"))
+        self.assertEqual(a[0], ("program", "not ok", "kernel panic: dumptest"))
         self.assertIn("kernel log", [r[0] for r in a])
         self.assertEqual((b[0][1], rest), ("ok", []))
 
@@ -83,6 +84,14 @@ class Guests(unittest.TestCase):
                              ("program", "not ok", "exit status 139 without a failed case")])
         self.assertEqual([r[:2] for r in c], [("one", "ok"), ("kernel log", "not ok")])
         self.assertEqual(rest, [])
+    def test_an_oops_ends_the_program_at_once_and_the_next_runs(self):
+        began = time.monotonic()
+        a, b, rest = run(f"({PROVOKE.format('EXCEPTION')}) & sleep 1000", GOOD, limit=500)
+        self.assertLess(time.monotonic() - began, 120)
+        head = "BUG: kernel NULL pointer dereference, address: 0000000000000000"
+        self.assertEqual(a, [("program", "not ok", f"kernel oops: {head}"),
+                             ("kernel log", "not ok", head)])
+        self.assertEqual((b[0][1], rest), ("ok", []))
 
     def test_nothing_runs_on_behind_a_program(self):
         count = "echo 1..1; pidof sleep && echo not ok 1 x || echo ok 1 x"

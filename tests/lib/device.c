@@ -9,33 +9,36 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RXE_CAN "reg_mr_fd rereg_mr_fd memfd io-memory vmap atomics atomic-write flush " \
-		"window-type-1 window-type-2 rdma-cm add-delete"
 #define PORT 1
 #define NO_DRIVER UINT32_MAX
 
 static uint32_t driver_id = NO_DRIVER;	/* known when device_open() has returned */
 
-static const char *described(const char *name, const char *otherwise)
+static const char *described(const char *name)
 {
 	const char *value = getenv(name);
 
-	return value && *value ? value : otherwise;
+	if (!value) {
+		errno = 0;
+		fail_case("%s is not set: make check and scripts/boot --rxe describe the device",
+			  name);
+	}
+	return value;
 }
 
 static const char *kind(void)
 {
-	return described("MRFD_DEVICE", "rxe");
+	return described("MRFD_DEVICE");
 }
 
 const char *device_name(void)
 {
-	return described("MRFD_VERBS_DEVICE", "rxe0");
+	return described("MRFD_VERBS_DEVICE");
 }
 
 bool device_can(const char *word)
 {
-	const char *at = described("MRFD_DEVICE_CAN", RXE_CAN);
+	const char *at = described("MRFD_DEVICE_CAN");
 	size_t n = strlen(word);
 
 	for (; *at; at += strcspn(at, " ")) {
@@ -171,7 +174,7 @@ bool device_add(void)
 	char command[256];
 
 	snprintf(command, sizeof(command), "rdma link add %s type %s netdev %s", device_name(),
-		 kind(), described("MRFD_NETDEV", "eth0"));
+		 kind(), described("MRFD_NETDEV"));
 	return !system(command);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The RDMA device under test.  The kit describes it in the environment; without
- * that it is the Soft-RoCE device rxe0, which can do all of this but on-demand:
+ * The RDMA device under test, as the kit describes it in the environment (see
+ * kit/mrfd/devices.py):
  *
  *	MRFD_DEVICE		its name in the names of cases: rxe
  *	MRFD_VERBS_DEVICE	its verbs name in the guest: rxe0

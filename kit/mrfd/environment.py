@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The variables by which everything in a guest uses our libraries and programs."""
+
+
+def of_our_libraries(rdma, *programs):
+    """{name: value} for the build directory of rdma-core, and directories of more
+    programs; all as they are called inside."""
+    return {
+        # Our programs come before Debian's; Debian's run with our libraries.
+        "PATH": ":".join([f"{rdma}/bin", *programs, "/usr/sbin:/usr/bin:/sbin:/bin"]),
+        "LD_LIBRARY_PATH": f"{rdma}/lib",
+        "PYTHONPATH": f"{rdma}/python",
+        # gcc finds our headers and libraries, and what libdrm's headers include.
+        "C_INCLUDE_PATH": f"{rdma}/include:/usr/include/libdrm",
+        "LIBRARY_PATH": f"{rdma}/lib",
+        "PKG_CONFIG_PATH": f"{rdma}/lib/pkgconfig",
+        "MANPATH": f"{rdma}/share/man:",  # an empty part stands for Debian's pages
+    }

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""scripts/shell is a place to work in: it says what is there, programs compile and run,
+man pages open, Debian's own programs use our library."""
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import termios
+import time
+import unittest
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "kit"))
+
+from mrfd import environment  # noqa: E402
+from mrfd import machine  # noqa: E402
+
+SHELL = os.path.join(TOP, "scripts", "shell")
+PROMPT = r"mrfd:[^ \r\n]*# $"
+RDMA = "/mrfd/build/rdma-core-obj"
+
+
+def setUpModule():
+    """What takes long the first time is done before any test looks at a clock."""
+    environment.of_our_libraries()
+    machine.kernel_image()
+    machine.accelerator()
+
+
+class Terminal:
+    """scripts/shell on a terminal of its own; type() gives the answer to a line."""
+
+    def __init__(self):
+        self.text = ""
+        self.pid, self.terminal = pty.fork()
+        if self.pid == 0:
+            termios.tcsetwinsize(0, (40, 200))
+            os.chdir(TOP)
+            os.execve(SHELL, [SHELL], {**os.environ, "TERM": "dumb"})
+
+    def read_until(self, pattern, limit=120):
+        """Read until this is in the text; what was before it."""
+        deadline = time.monotonic() + limit
+        while not (match := re.search(pattern, self.text)):
+            left = max(0, deadline - time.monotonic())
+            if not select.select([self.terminal], [], [], left)[0]:
+                raise AssertionError(f"no {pattern!r} in {limit} s: {self.text}")
+            try:
+                data = os.read(self.terminal, 4096)
+            except OSError:
+                raise AssertionError(f"it ended without {pattern!r}: {self.text}") from None
+            self.text += data.decode(errors="replace").replace("\r", "")
+        self.text = self.text[match.end():]
+        return match.string[:match.start()]
+
+    def type(self, line):
+        """(exit status, output) of one line."""
+        os.write(self.terminal, line.encode() + b"; echo status=$?\n")
+        self.read_until(r"status=\$\?\n")  # the echo of what was typed
+        output = self.read_until(PROMPT)
+        match = re.search(r"status=(\d+)\n", output)
+        return int(match[1]), output[:match.start()]
+
+    def end(self):
+        """Leave; the exit status of scripts/shell."""
+        os.write(self.terminal, b"exit 7\n")
+        try:
+            while os.read(self.terminal, 4096):
+                pass
+        except OSError:
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+class Shell(unittest.TestCase):
+    """One shell, in which the tests follow one another by name."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shell = Terminal()
+        cls.banner = cls.shell.read_until(PROMPT)
+
+    @classmethod
+    def tearDownClass(cls):
+        status = cls.shell.end()
+        if status != 7:
+            raise AssertionError(f"the shell's exit status is 7, that of scripts/shell {status}")
+
+    def check(self, line, wanted="^"):
+        status, output = self.shell.type(line)
+        self.assertEqual(status, 0, output)
+        self.assertRegex(output, wanted)
+
+    def test_banner_says_what_is_there(self):
+        for words in ("rxe0", r"card\d is vgem", r"card\d is bochs", r"card\d is virtio_gpu",
+                      "gcc x.c -libverbs", "man ibv_reg_mr_fd", "/mrfd", r"exit, or Ctrl-\]"):
+            self.assertRegex(self.banner, words)
+
+    def test_compile_and_run_the_example_of_the_readme(self):
+        self.check("cd /tmp && sed -n '/^```c/,/^```/p' /mrfd/README.md | sed '1d;$d' >x.c")
+        for how in ("-libverbs -ldrm", "$(pkg-config --cflags --libs libibverbs libdrm)"):
+            self.check(f"gcc -Wall -Werror x.c -o x {how} && ./x && rm x",
+                       r"peers write 3145728 bytes of GPU memory at 0 with rkey 0x[0-9a-f]+\n")
+
+    def test_debians_programs_run_with_our_library(self):
+        self.check("ldd /usr/bin/ibv_devices", rf"libibverbs.so.1 => {RDMA}/lib/")
+        self.check("/usr/bin/ibv_devices", r"\brxe0\b")
+        for server, client in (("rping -s -C 3", "rping -c -C 3 -a 10.0.0.1"),
+                               ("ib_write_bw -n 5", "ib_write_bw -n 5 localhost")):
+            # In a shell of its own, so that all output comes before the prompt.
+            self.check(f"((sleep 1; exec /usr/bin/{client}) & /usr/bin/{server} && wait $!)")
+
+    def test_man_pages_open(self):
+        for name in "ibv_reg_mr_fd", "ibv_rereg_mr_fd", "ibv_reg_mr", "rdma_create_qp":
+            self.check(f"man -w {name}", rf"{RDMA}/share/man/man3/{name}\.3\n")
+        self.check("man ibv_reg_mr_fd | cat", r"(?s)NAME\s.*register a memory region.*RETURN VALUE")
+        self.check("man -w ls", "/usr/share/man/man1/ls.1")
+
+    def test_our_programs_come_first_and_pyverbs_is_there(self):
+        self.check("command -v ibv_devinfo", f"{RDMA}/bin/ibv_devinfo\n")
+        self.check("ibv_devinfo", r"hca_id:\s*rxe0\n")
+        self.check("command -v ib_write_bw", "/mrfd/build/perftest-obj/ib_write_bw\n")
+        self.check("python3 -c 'import pyverbs; print(pyverbs.__file__)'", f"{RDMA}/python/")
+
+
+class Refusals(unittest.TestCase):
+    def test_it_needs_a_terminal_and_says_so_first(self):
+        began = time.monotonic()
+        done = subprocess.run([SHELL], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("scripts/shell: error: it needs a terminal", done.stderr)
+        self.assertLess(time.monotonic() - began, 5)
+
+
+if __name__ == "__main__":
+    unittest.main()
