@@ -15,7 +15,6 @@ import unittest
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
-from mrfd import environment  # noqa: E402
 from mrfd import machine  # noqa: E402
 
 SHELL = os.path.join(TOP, "scripts", "shell")
@@ -25,7 +24,8 @@ RDMA = "/mrfd/build/rdma-core-obj"
 
 def setUpModule():
     """What takes long the first time is done before any test looks at a clock."""
-    environment.of_our_libraries()
+    machine.tool("rdma-core")
+    machine.tool("perftest")
     machine.kernel_image()
     machine.accelerator()
 

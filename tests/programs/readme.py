@@ -12,7 +12,6 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from lib import device  # noqa: E402
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-RDMA = os.path.join(TOP, "build/rdma-core-obj")
 
 
 class Readme(unittest.TestCase):
@@ -24,9 +23,7 @@ class Readme(unittest.TestCase):
             path = os.path.join(work, "example")
             with open(path + ".c", "w", encoding="utf-8") as file:
                 file.write(program)
-            subprocess.run(["gcc", "-Wall", "-Werror", path + ".c", "-o", path,
-                            f"-I{RDMA}/include", "-I/usr/include/libdrm",
-                            f"-L{RDMA}/lib", f"-Wl,-rpath,{RDMA}/lib", "-libverbs", "-ldrm"],
-                           check=True)
+            subprocess.run(["gcc", "-Wall", "-Werror", path + ".c", "-o", path, "-libverbs",
+                            "-ldrm"], check=True)  # found as kit/mrfd/environment.py says
             said = subprocess.run([path], stdout=subprocess.PIPE, text=True, check=True).stdout
         self.assertRegex(said, r"peers write 3145728 bytes of GPU memory at 0 with rkey 0x[0-9a-f]+")
