@@ -127,6 +127,7 @@ TEST_F(fd_mr, no_remote_read_without_the_right)
 
 TEST_F(fd_mr, no_remote_atomic_without_the_right)
 {
+	need("atomics");
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, try_with(self, ALL_ACCESS & ~REMOTE_ATOMIC,
 						  IBV_WR_ATOMIC_FETCH_AND_ADD));
 	ASSERT_TRUE(memory_untouched(&self->buf));

@@ -301,9 +301,11 @@ TEST_F(mw, a_qp_with_a_window_is_not_destroyed)
 TEST_F(mw, a_process_ends_with_a_window_bound)
 {
 	double began = now();
-	pid_t pid = fork();
 	int status;
+	pid_t pid;
 
+	need("window-type-2");
+	pid = fork();
 	if (!pid) {
 		struct ibv_mw *mw;
 
@@ -363,9 +365,12 @@ static void try_edges(struct __test_metadata *_metadata, FIXTURE_DATA(mw) *self,
 
 TEST_F_TIMEOUT(mw, a_window_ends_at_its_edges, 60)
 {
-	struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_1);
+	struct ibv_mw *mw;
 	size_t from = PAGE + 8, n = 5000;
 
+	need("atomics");
+	need("atomic-write");
+	mw = window_alloc(self->pd[0], IBV_MW_TYPE_1);
 	/* Type 1 belongs to the PD, so it outlives the QPs that are refused. */
 	ASSERT_EQ(IBV_WC_SUCCESS, bind(self, mw, self->mr->lkey, self->iova + from, n,
 				       WINDOW_ACCESS));
@@ -421,8 +426,10 @@ TEST_F_TIMEOUT(mw, a_zero_based_window_ends_at_its_edges, 60)
 
 TEST_F(mw, a_window_has_the_rights_that_it_was_given)
 {
-	struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_1);
+	struct ibv_mw *mw;
 
+	need("atomics");
+	mw = window_alloc(self->pd[0], IBV_MW_TYPE_1);
 	ASSERT_EQ(IBV_WC_SUCCESS, bind(self, mw, self->mr->lkey, self->iova, PAGE,
 				       REMOTE_READ));
 	memory_mark(&self->at);

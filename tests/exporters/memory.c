@@ -120,10 +120,12 @@ TEST_F(odd, takes_messages_of_many_packets_and_pages)
 
 TEST_F(odd, takes_atomics_at_both_sides_of_a_page_border)
 {
-	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
+	struct ibv_mr *mr;
 	uint8_t before[PAGE * 2];
 	uint64_t value;
 
+	need("atomics");
+	mr = must(reg(self, ALL_ACCESS));
 	for (size_t at = PAGE - 64; at < PAGE + 64; at += 8) {
 		uint64_t *there = (uint64_t *)(self->buf.cpu + at);
 		uint64_t *result = (uint64_t *)self->host.cpu;
@@ -155,9 +157,12 @@ TEST_F(odd, takes_atomics_at_both_sides_of_a_page_border)
 
 TEST_F(odd, takes_the_result_of_an_atomic)
 {
-	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
-	struct ibv_mr at_end = *mr;
+	struct ibv_mr *mr;
+	struct ibv_mr at_end;
 
+	need("atomics");
+	mr = must(reg(self, ALL_ACCESS));
+	at_end = *mr;
 	memcpy(self->host.cpu, "01234567", 8);
 	for (size_t at = PAGE - 16; at <= PAGE + 16; at += 8) {
 		at_end.addr = (void *)(IOVA + at);

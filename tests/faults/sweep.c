@@ -175,6 +175,7 @@ void env_open(struct env *env)
 	need("reg_mr_fd");
 	need("rereg_mr_fd");
 	need("memfd");
+	need("atomics");
 	if (!nothing_left())
 		fail_case("something is left from before");
 	env->ctx = device_open();

@@ -34,7 +34,7 @@
 const char *device_name(void);	/* its verbs name */
 uint32_t device_driver_id(void);	/* as ioctl() messages name it */
 bool device_can(const char *word);
-/* Skip the case if the device cannot. */
+/* Skip the case if the device cannot; call it before the case makes objects of its own. */
 void need(const char *word);
 
 struct ibv_context *device_open(void);

@@ -359,6 +359,7 @@ TEST_F(move, every_atomic_adds_once_to_one_buffer)
 	double end = now() + SECONDS;
 	int turns = 0, here = 0;
 
+	need("atomics");
 	*word[0] = *word[1] = 0;
 	ASSERT_EQ(0, pthread_create(&self->thread, NULL, add_on, self));
 	for (; now() < end && !stopped(self); turns++, here = !here) {
