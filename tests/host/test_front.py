@@ -290,7 +290,8 @@ class FrontTest(ProjectTest):
 
     def test_a_missing_argument_is_named(self):
         for name, *arguments in (['sources'], ['join', '--stock'], ['refresh'], ['enter'],
-                                 ['series', '--signoff'], ['refresh', '--from', '/nowhere', 'linux']):
+                                 ['series', '--signoff'], ['series', '--tree', '/nowhere'],
+                                 ['refresh', '--from', '/nowhere', 'linux']):
             with self.subTest(name=name, arguments=arguments):
                 done = self.script(name, *arguments)
                 self.assertEqual(done.returncode, 2, done.stderr)

@@ -388,6 +388,14 @@ class JoinTest(ProjectTest):
         self.assertNotIn('SPDX', letter)
         self.assertNotIn(str(self.dir), letter)
 
+    def test_a_series_of_another_tree_and_place_by_relative_names(self):
+        self.join()
+        self.script('series', 'linux')
+        done = self.script('series', '--tree', 'build/linux', '--output', '../out', 'linux')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        names = {path.name for path in (self.project / 'build/series/linux').iterdir()}
+        self.assertEqual({path.name for path in (self.dir / 'out/linux').iterdir()}, names)
+
     def test_a_series_without_signoff_says_so(self):
         done = self.script('series', 'linux')
         self.assertEqual(done.returncode, 0, done.stderr)
