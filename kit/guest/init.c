@@ -17,8 +17,13 @@
  * Nothing that a guest writes reaches the host.  The command's output goes
  * through a pipe to the second virtio port: a port can be opened only once, so
  * without the pipe "echo >/dev/stderr" would fail.  The first port carries
- * "exit N" or "signal N" when the command has ended, or "error TEXT" if it could
- * not be started.  What fails before there is a port is reported on the console.
+ * "exit N SIZE" or "signal N SIZE" when the command has ended and SIZE bytes of
+ * output were written, or "error TEXT" if it could not be started.  What fails
+ * before there is a port is reported on the console.
+ *
+ * Megabytes of output may still be in the port's queue then, and QEMU drops them
+ * when the guest powers off.  So the host answers with one byte when it has read
+ * SIZE bytes, and the guest waits for that.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -44,10 +49,11 @@
 #define OUTPUT_PORT "/dev/vport0p2"
 #define SHARE "trans=virtio,version=9p2000.L,msize=512000,cache=loose"
 
-static int status_port = STDERR_FILENO;
+static int status_port = STDERR_FILENO, output_port;
 static const char *dir, *cwd, *host, *tty;
 static char **env, **words;
 static bool has_stdin;
+static unsigned long long output_size;
 
 static void __attribute__((noreturn)) power_off(void)
 {
@@ -197,6 +203,8 @@ static bool copy_some(int from, int to)
 		n = write(to, p, buffer + size - p);
 		if (n < 0)
 			break;
+		if (to == output_port)
+			output_size += n;
 	}
 	return size > 0;
 }
@@ -234,10 +242,10 @@ static pid_t start(int in, int out)
 }
 
 /* Copy input and output until the command has ended; reap every process. */
-static int attend(pid_t command, int out, int in, int port)
+static int attend(pid_t command, int out, int in)
 {
 	struct pollfd fds[] = { { .fd = out, .events = POLLIN },
-				{ .fd = has_stdin ? port : -1, .events = POLLIN },
+				{ .fd = has_stdin ? output_port : -1, .events = POLLIN },
 				{ .events = POLLIN } };
 	struct signalfd_siginfo info;
 	sigset_t child;
@@ -249,9 +257,9 @@ static int attend(pid_t command, int out, int in, int port)
 	fds[2].fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
 	for (bool gone = false; !gone;) {
 		poll(fds, 3, -1);
-		if (fds[0].revents && !copy_some(out, port))
+		if (fds[0].revents && !copy_some(out, output_port))
 			fds[0].fd = -1;
-		if (fds[1].revents && !copy_some(port, in)) {
+		if (fds[1].revents && !copy_some(output_port, in)) {
 			fds[1].fd = -1;
 			close(in);
 		}
@@ -268,9 +276,9 @@ static int attend(pid_t command, int out, int in, int port)
 }
 
 /* Run the command, then kill the processes that it left behind. */
-static int run(int port)
+static int run(void)
 {
-	int out[2] = { -1, port }, in[2] = { port, -1 }, how, tries;
+	int out[2] = { -1, output_port }, in[2] = { output_port, -1 }, how, tries;
 	sigset_t child;
 
 	sigemptyset(&child);
@@ -289,7 +297,7 @@ static int run(int port)
 		close(out[1]);
 		close(in[0]);
 	}
-	how = attend(how, out[0], in[1], port);
+	how = attend(how, out[0], in[1]);
 	kill(-1, SIGKILL);
 	for (tries = 0; waitpid(-1, NULL, WNOHANG) >= 0; tries++, usleep(10000)) {
 		if (tries < 1000)
@@ -298,23 +306,24 @@ static int run(int port)
 		break;
 	}
 	if (tty)
-		tcdrain(port);
-	while (!tty && copy_some(out[0], port))
+		tcdrain(output_port);
+	while (!tty && copy_some(out[0], output_port))
 		;
 	return how;
 }
 
 int main(void)
 {
-	int status, port;
+	int status;
+	char byte;
 
 	read_config();
 	mount_on("devtmpfs", "/dev", "devtmpfs", 0, NULL);
 	make_root();
 	status_port = open_port(STATUS_PORT);
-	port = open_port(tty ? "/dev/hvc0" : OUTPUT_PORT);
+	output_port = open_port(tty ? "/dev/hvc0" : OUTPUT_PORT);
 	prepare();
-	status = run(port);
+	status = run();
 	/*
 	 * On a debug kernel: the leak detector looks at objects that are older than
 	 * five seconds, and reports one when a second scan finds it unchanged.
@@ -325,8 +334,10 @@ int main(void)
 		write_file("/sys/kernel/debug/kmemleak", "scan");
 	}
 	if (WIFEXITED(status))
-		dprintf(status_port, "exit %d\n", WEXITSTATUS(status));
+		dprintf(status_port, "exit %d %llu\n", WEXITSTATUS(status), output_size);
 	else
-		dprintf(status_port, "signal %d\n", WTERMSIG(status));
+		dprintf(status_port, "signal %d %llu\n", WTERMSIG(status), output_size);
+	while (read(status_port, &byte, 1) < 0 && errno == EINTR)
+		;
 	power_off();
 }

@@ -53,6 +53,10 @@ KERNEL_LINE = ("console=ttyS0 loglevel=8 oops=panic panic=-1 printk.devkmsg=on "
                "sysctl.kernel.hung_task_timeout_secs=60 kmemleak.verbose=1 kasan_multi_shot")
 
 
+# What kit/guest/init.c says at the end.
+EXIT = re.compile(rb"(?:(exit|signal) (\d+) (\d+)|error (.*))\n")
+
+
 class BootError(Exception):
     """The guest could not be started; the text says why."""
 
@@ -437,7 +441,7 @@ class Guest:
                 self._news.notify_all()
 
     def _read_until_gone(self, deadline):
-        self._exit, timed_out = b"", False
+        self._exit, timed_out, answered = b"", False, False
         questions = iter("wl")  # which tasks block? what does each CPU do?
         log = open(os.path.join(self.log_dir, "console.log"), "wb", buffering=0)
         selector = selectors.DefaultSelector()
@@ -468,10 +472,19 @@ class Guest:
                     self._take(data)
                 else:
                     self._exit += data
-                    deadline = time.monotonic() + 15  # to power off
+            if not answered and self._has_all():
+                with contextlib.suppress(OSError):  # it is gone already
+                    self._ends["status"].sendall(b"\n")
+                answered, deadline = True, time.monotonic() + 15  # to power off
         self._process.wait()
         self._timed_out = timed_out
         log.close()
+
+    def _has_all(self):
+        """Whether the command has ended and all of its output is here; or it could not
+        be started, and the guest waits for no answer."""
+        said = EXIT.fullmatch(self._exit)
+        return said and len(self._output) >= int(said[3] or 0)
 
     def _take(self, data):
         with self._news:
@@ -489,15 +502,15 @@ class Guest:
 
     def _conclude(self):
         self.reports = console.reports(self.console, self.allow)
-        said = re.fullmatch(rb"(exit|signal|error) (.*)\n", self._exit)
+        said = EXIT.fullmatch(self._exit)
         if self._timed_out:
             self.status = TIMED_OUT
             self.why = "did not power off" if said else f"still running after {self.timeout:g} s"
         elif self._stop and not said:
             self.status, self.why = 128 + signal.SIGTERM, "stopped"
-        elif not said or said[1] == b"error":
+        elif not said or said[4]:
             self.status = BROKEN
-            self.why = said[2].decode() if said else "ended without an exit status"
+            self.why = said[4].decode() if said else "ended without an exit status"
             death = console.death(self.console)
             if death:
                 self.why = death

@@ -397,6 +397,12 @@ class FromPython(unittest.TestCase):
                 self.assertEqual(f.read(8), b"\x89PNG\r\n\x1a\n")
         self.assertEqual((guest.status, guest.reports), (0, []))
 
+    def test_output_that_is_read_slowly_arrives_whole(self):
+        # So much fits into the queue between the guest and QEMU, which ends with the guest.
+        guest = machine.Guest(["head", "-c", "3000000", "/dev/zero"],
+                              output=lambda data: time.sleep(len(data) / 1e6)).run()
+        self.assertEqual((guest.status, guest.why, len(guest.output)), (0, None, 3000000))
+
     def test_waiting_for_what_never_comes_is_an_error(self):
         with machine.Guest(["true"]) as guest:
             with self.assertRaisesRegex(machine.BootError, "before it ended"):
