@@ -274,10 +274,10 @@ class Trouble(unittest.TestCase):
 
     def test_timeout_is_124_and_shows_what_blocks(self):
         began = time.monotonic()
-        done = boot("--timeout", "4", "sleep", "1000")
+        done = boot("--timeout", "8", "sleep", "1000")
         self.assertEqual(done.returncode, 124)
-        self.assertLess(time.monotonic() - began, 20)
-        self.assertIn(b"still running after 4 s", done.stderr)
+        self.assertLess(time.monotonic() - began, 40)
+        self.assertIn(b"still running after 8 s", done.stderr)
         # The backtraces are longer than the tail that is shown.
         log = re.search(rb"the end of (\S+/console.log)", done.stderr)[1]
         with open(os.path.join(os.fsencode(TOP), log), "rb") as file:
