@@ -32,7 +32,7 @@ from mrfd.cases import Case
 
 RUN = f"{machine.GUEST}/run"
 LIMIT = 900             # seconds that a program may take
-BOOT_LIMIT = 120        # seconds to a guest that can run one
+BOOT_LIMIT = 300        # seconds to a guest that can run one: KUnit runs before that
 END_LIMIT = 240         # seconds for the leak scans, and to power off
 LANES = min(2, os.cpu_count())  # on the debug kernel
 
@@ -52,7 +52,10 @@ class Guests:
             self.end()
         if not self.guest and not self._start(name, options):
             guest, self.guest = self.guest, None
-            reader.end(guest.status, f"the guest did not start: {guest.why}",
+            why = guest.why
+            if guest.status == machine.TIMED_OUT:
+                why = f"still booting after {BOOT_LIMIT} s"
+            reader.end(guest.status, f"the guest did not start: {why}",
                        console.tail(guest.console).split("\n"))
             return
         self.name, self.reader = name, reader
