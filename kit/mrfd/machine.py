@@ -457,7 +457,7 @@ class Guest:
                     self._process.kill()
                 else:
                     self._sysrq(key)
-                deadline = time.monotonic() + 2
+                deadline = time.monotonic() + 5  # for its answer
             for key, _ in selector.select(1):
                 try:
                     data = key.fileobj.recv(1 << 16)

@@ -21,6 +21,10 @@ static inline void __attribute__((noreturn)) harness_jump(jmp_buf env, int value
 #include "kselftest_harness.h"
 #undef longjmp
 
+/* Seconds for a case that names no limit: the debug kernel on a busy machine. */
+#undef TEST_TIMEOUT_DEFAULT
+#define TEST_TIMEOUT_DEFAULT 120
+
 static struct harness_case {
 	struct __test_metadata *test;
 	void (*teardown)(struct __test_metadata *test, void *self, const void *variant);
