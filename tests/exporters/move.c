@@ -4,7 +4,8 @@
  * by vmap.  So while there is one, a move is refused, and memory that was taken away stays
  * for that importer; a new registration gets ENODEV.
  *
- * The last cases do it all at once, for three seconds each.
+ * The last cases do it all at once, for three seconds each, or longer on a slow machine:
+ * until everything that is to meet has happened at least once.
  */
 #include "exporters/test_buffer.h"
 #include "lib/random.h"
@@ -147,7 +148,7 @@ struct race {
 	atomic_bool over;
 	int fd;
 	uint64_t random;
-	long moved, busy, odd;
+	atomic_long moved, busy, odd;
 };
 
 /* Delays below 4 ms, so that there are many rounds. */
@@ -210,7 +211,7 @@ TEST_F_TIMEOUT(odd, that_moves_all_the_time_keeps_its_bytes, 60)
 
 	fill(self->buf.cpu, SIZE, 0);
 	start(&thread, &r, mover, self->buf.fd, random_begin(random_seed(), 0));
-	for (end = now() + RACE_SECONDS; now() < end; rounds++) {
+	for (end = now() + RACE_SECONDS; now() < end || !r.moved || !r.busy; rounds++) {
 		struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
 
 		ASSERT_TRUE(rdma_reads(self, mr, rounds));
@@ -222,8 +223,6 @@ TEST_F_TIMEOUT(odd, that_moves_all_the_time_keeps_its_bytes, 60)
 	stop(thread, &r);
 	TH_LOG("%ld rounds, %ld moves, %ld refused", rounds, r.moved, r.busy);
 	ASSERT_EQ(0, r.odd);
-	ASSERT_LT(0, r.busy);
-	ASSERT_LT(0, r.moved);
 	ASSERT_EQ(r.moved, query(self->buf.fd).moves);
 	/* The last move may be under way. */
 	signal_fences(self->buf.fd);
@@ -238,7 +237,7 @@ TEST_F_TIMEOUT(odd, whose_mood_changes_all_the_time_fails_or_works, 60)
 	double end;
 
 	start(&thread, &r, moody, self->buf.fd, random_begin(random_seed(), 0));
-	for (end = now() + RACE_SECONDS; now() < end;) {
+	for (end = now() + RACE_SECONDS; now() < end || !ok || !failed;) {
 		struct ibv_mr *mr = reg(self, ALL_ACCESS);
 
 		if (!mr) {
@@ -252,8 +251,6 @@ TEST_F_TIMEOUT(odd, whose_mood_changes_all_the_time_fails_or_works, 60)
 	}
 	stop(thread, &r);
 	TH_LOG("%ld worked, %ld failed", ok, failed);
-	ASSERT_LT(0, ok);
-	ASSERT_LT(0, failed);
 	behave(self->buf.fd, DMABUF_TEST_VMAP, 0, 0);
 	behave(self->buf.fd, DMABUF_TEST_BEGIN_CPU_ACCESS, 0, 0);
 	ASSERT_TRUE(behaves(self));
@@ -289,7 +286,7 @@ TEST_F_TIMEOUT(odd, that_is_revoked_at_any_time_is_whole_or_ENODEV, 60)
 	struct race r;
 	double end;
 
-	for (end = now() + RACE_SECONDS; now() < end; buffers++) {
+	for (end = now() + RACE_SECONDS; now() < end || !ok; buffers++) {
 		int n;
 
 		odd_replace(self, buffers % 2 ? DMABUF_TEST_IOMEM : 0);
@@ -303,7 +300,6 @@ TEST_F_TIMEOUT(odd, that_is_revoked_at_any_time_is_whole_or_ENODEV, 60)
 		ok += n;
 	}
 	TH_LOG("%ld buffers, %ld registrations", buffers, ok);
-	ASSERT_LT(0, ok);
 }
 
 TEST_HARNESS_MAIN

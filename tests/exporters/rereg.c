@@ -213,13 +213,14 @@ static void *mover(void *fd)
 TEST_F_TIMEOUT(odd, that_moves_all_the_time_keeps_its_bytes, 60)
 {
 	struct ibv_mr *mr = reg_good(self);
+	double end = now() + RACE_SECONDS;
 	pthread_t thread;
 	long rounds = 0;
 
 	fill(self->buf.cpu, SIZE, 0);
 	fill(self->vgem.cpu, SIZE, 0);
 	ASSERT_EQ(0, pthread_create(&thread, NULL, mover, (void *)(long)self->buf.fd));
-	for (double end = now() + RACE_SECONDS; now() < end; rounds++) {
+	for (; now() < end || !query(self->buf.fd).moves; rounds++) {
 		ASSERT_EQ(0, rereg(self, mr, self->buf.fd));
 		ASSERT_TRUE(rdma_reads(self, mr, rounds));
 		ASSERT_TRUE(rdma_write(self, mr, rounds + 1));
@@ -231,7 +232,6 @@ TEST_F_TIMEOUT(odd, that_moves_all_the_time_keeps_its_bytes, 60)
 	over = true;
 	pthread_join(thread, NULL);
 	TH_LOG("%ld rounds, %u moves", rounds, query(self->buf.fd).moves);
-	ASSERT_LT(0, query(self->buf.fd).moves);
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
