@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# The front door: every target is one program of scripts/, which has --help.
+# The entry point: every target runs a program of scripts/, which has --help.
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
@@ -50,7 +50,7 @@ clean: ## remove build/; the cache of userland, sources and compiler stays
 distclean: clean ## remove the cache too
 	@bash -c '. kit/paths.sh && set -x && rm -rf "$$cache"'
 
-# What the host lacks is said before anything is built.
+# Report what the host lacks before anything is built.
 ready:
 	@kit/ready kernel$(if $(DEBUG),-debug) rdma-core-obj perftest-obj
 

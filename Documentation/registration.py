@@ -6,7 +6,7 @@ file by file.
 
 usage: Documentation/registration.py [FILE]      (default: registration.svg beside it)
 
-The drawing is made of the two tables below.  Each step names a function, the file
+The drawing shows the two tables below.  Each step names a function, the file
 that has it, and what it does; tests/host/test_drawing.py checks that the function is
 in that file and that the drawing is what this program makes."""
 
