@@ -2,14 +2,14 @@
 # shellcheck shell=bash disable=SC2154 # the variables of paths.sh
 #
 # What the kit needs of the host: directories that it can write to, a few programs, ids
-# for the userland, and room on the disks.  ready() checks it before anything is made,
-# so that what is missing is said in the first second, with what to do.
+# for the userland, and room on the disks.  ready() checks this before anything is made,
+# so that the user learns in the first second what is missing and what to do.
 #
 # Products are named as in build/ (linux, kernel-debug, rdma-core-obj); those in the cache
 # are rootfs and source-PROJECT.
 
-# ready PRODUCT...: die unless the host has what it takes to make these products and the
-# products that they are made from.
+# ready PRODUCT...: die unless the host has all that is needed to make these products and
+# the products that they are made from.
 ready() {
 	local product
 	declare -A room=()
@@ -83,21 +83,21 @@ check_ids() {
 			END { exit !found }' "$file" 2>/dev/null && continue
 		first=$(cat /etc/subuid /etc/subgid 2>/dev/null |
 			awk -F: '$2 + $3 > n { n = $2 + $3 } END { print (n > 100000 ? n : 100000) }')
-		die "the user $user has no range of 65536 ids in $file, with which the userland is made" \
+		die "the user $user has no range of 65536 ids in $file, which are needed to make the userland" \
 			"run: sudo usermod --add-subuids $first-$((first + 65535)) --add-subgids $first-$((first + 65535)) $user"
 	done
 }
 
 # --- Room on the disks -------------------------------------------------------
 
-# The sizes of all that make check makes; the README has them too.
+# The sizes after a whole "make check"; the README has them too.
 build_takes='2.2 GB' cache_takes='1.8 GB'
 
-# takes PRODUCT PLACE MB: making it needs so many MB in a place (cache, build or tmp).
+# takes PRODUCT PLACE MB: to make PRODUCT needs MB in PLACE (cache, build or tmp).
 takes() { room[$1:$2]=$3; }
 
-# need PRODUCT: count the room for it and for what it is made from, unless it is there.
-# The numbers were measured with du while it was made.
+# need PRODUCT: count the room for PRODUCT and for what it is made from, unless it exists.
+# The numbers were measured with du during the build.
 need() {
 	local own='' tree
 	case $1 in
@@ -139,7 +139,7 @@ need() {
 	esac
 }
 
-# existing PATH: it, or the first directory above it that exists.
+# existing PATH: print PATH, or the nearest directory above it that exists.
 existing() {
 	local at=$1
 	while [ ! -e "$at" ]; do at=${at%/*}; at=${at:-/}; done
@@ -166,7 +166,7 @@ check_room() {
 		free=${frees[$at]}
 		[ "$free" -ge "${needed[$at]}" ] || die \
 			"the file system $at has $free MB free and ${needed[$at]} MB are needed on it (for ${parts[$at]})" \
-			"make room there; or put the cache elsewhere with XDG_CACHE_HOME=DIR, what is temporary with TMPDIR=DIR"
+			"make room there; or set XDG_CACHE_HOME=DIR to move the cache, TMPDIR=DIR to move temporary files"
 	done
 }
 

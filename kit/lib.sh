@@ -11,7 +11,8 @@
 # differ.  It compares them first without a lock, then again with PRODUCT.lock held,
 # because another run may have made the product meanwhile.  It removes the stamp before
 # the recipe runs and writes it after, so an interrupted run leaves no stamp and the
-# next run starts again.  What make or ninja keep inside a build directory is theirs.
+# next run starts again.  The stamps that make and ninja keep inside a build directory are
+# not part of this.
 #
 # The cache serves checkouts of different ages: a product there has a hash of its key in
 # its name.
@@ -26,7 +27,7 @@ shopt -s inherit_errexit
 # shellcheck source=kit/host.sh
 . "$top/kit/host.sh"
 
-# The project may belong to another user than the one that builds it, in CI for one.
+# The project may belong to another user than the one that builds it, for example in CI.
 export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
 
 prog=scripts/${0##*/}
@@ -62,8 +63,8 @@ misuse() {
 # --- Products ----------------------------------------------------------------
 
 # produce PRODUCT KEY RECIPE [ARGUMENT...]: make PRODUCT by running RECIPE, unless it was
-# made from what the function KEY prints now.  Call it plainly, never left of || or &&
-# and not in a condition: those switch off -e inside RECIPE.
+# made from what the function KEY prints now.  Call it as a command of its own, not left
+# of || or && and not in a condition: these switch off set -e inside RECIPE.
 produce() {
 	local key
 	key=$("$2")
@@ -114,7 +115,7 @@ tree_key() {
 	echo "new files $(cd "$1" && git ls-files -z -o --exclude-standard | xargs -0r sha256sum | sha256sum)"
 }
 
-# ours_key: what our side of a project is, as a hash (after series_of).
+# ours_key: print a hash of our patches and files of a project.  Call series_of first.
 ours_key() {
 	local files=(find "${patches#"$top"/}" "${ours#"$top"/}" -type f ! -name cover.md)
 	(cd "$top" && {
@@ -127,7 +128,7 @@ ours_key() {
 
 # step LOG TITLE COMMAND...: run a long command with its output in build/logs/LOG.  On a
 # terminal show title and seconds, in CI a line for each minute and one at the end.  On
-# failure show the end of the log and exit.  Call it plainly, as produce.
+# failure show the end of the log and exit.  Call it as a command of its own, like produce.
 step() {
 	local log=$logs/$1 title=$2 start=$SECONDS pid status=0 minute=1
 	shift 2
@@ -136,7 +137,7 @@ step() {
 	"$@" >"$log" 2>&1 </dev/null &
 	pid=$!
 	set +m
-	# shellcheck disable=SC2064 # the present value is meant
+	# shellcheck disable=SC2064 # expand $pid now
 	trap "kill -TERM -- -$pid 2>/dev/null; exit 130" INT TERM
 	if [ ! -t 2 ]; then
 		while kill -0 "$pid" 2>/dev/null; do
@@ -162,9 +163,9 @@ step() {
 }
 
 # in_userland [--tree DIR PATH] FUNCTION [ARGUMENT...]: run a function of this program
-# inside the userland (see scripts/enter), nicely.  There it can call the other functions
-# and has the variables of kit/paths.sh; everything else it gets as arguments.  Translate
-# paths with inside().
+# inside the userland (see scripts/enter), under nice.  The function can call the program's
+# other functions and use the variables of kit/paths.sh; pass everything else as arguments.
+# Translate paths with inside().
 in_userland() {
 	local options=()
 	[ "$1" != --tree ] || { options=("${@:1:3}"); shift 3; }
@@ -179,7 +180,7 @@ in_userland() {
 # shellcheck disable=SC2034 # programs use it
 projects=(linux rdma-core perftest)
 
-# series_of PROJECT: where our side of it is, and its licence.
+# series_of PROJECT: set where our patches and files of PROJECT are, and their licence.
 # shellcheck disable=SC2034 # callers use them
 series_of() {
 	licence='GPL-2.0 OR Linux-OpenIB'
@@ -191,7 +192,7 @@ series_of() {
 	esac
 }
 
-# one_project ARGUMENT: it is the project that the program is for; sets $name.
+# one_project ARGUMENT: take ARGUMENT as the one project of this run; sets $name.
 one_project() {
 	[ -z "$name" ] || misuse "one project at a time; unknown argument: $1"
 	series_of "$1" || misuse "unknown argument: $1"

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# shellcheck shell=bash disable=SC2034 # the variables are for whoever sources this
+# shellcheck shell=bash disable=SC2034 # other programs use the variables
 #
 # The one place that knows where things lie, on the host and inside.
 #
 # Inside the userland and in a guest the project is always at /mrfd and the cache at
 # /cache, wherever they are on the host.  So no tool that is built or run there ever
-# sees a name with a space or a colon, nothing that is built remembers where the
-# checkout is, and the compiler cache serves every checkout.  Programs of the kit work
-# with the host's paths and translate what they hand in with inside().
+# sees a name with a space or a colon, nothing that is built contains the path of the
+# checkout, and all checkouts share the compiler cache.  Programs of the kit use the
+# host's paths, and translate a path with inside() when they pass it in.
 #
 # kit/mrfd/paths.py reads these variables for the Python programs.
 
-# Where it cannot work it says so, for every program: one line, then failure.
+# cannot REASON: print in one line why the kit cannot work here, and fail.
 cannot() { printf 'mrfd: %s\n' "$1" >&2; return 1; }
 
-top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P && echo .) # a last newline counts
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P && echo .) # "." keeps a newline at the end
 top=${top%$'\n.'}
 build=$top/build
 logs=$build/logs
@@ -28,7 +28,7 @@ case $top$cache in
 *$'\n'*) cannot "there is a newline in the path of the project or of the cache: move it" || return ;;
 esac
 
-# inside PATH: the name of a path of the project or of the cache inside.
+# inside PATH: print the name that a path of the project or of the cache has inside.
 inside() {
 	case $1/ in
 	"$top"/*) printf '/mrfd%s\n' "${1#"$top"}" ;;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash disable=SC2154 # $top and $cache are of kit/paths.sh
 #
-# The recipe of the Debian 13 userland, which scripts/rootfs runs, and its identity.
-# All products are made in the userland, so their keys have rootfs_key in them.
+# The recipe of the Debian 13 userland, which scripts/rootfs runs, and the key of the
+# userland.  All products are made in the userland, so their keys contain rootfs_key.
 
 suite=trixie
 

@@ -192,7 +192,7 @@ static int open_port(const char *path)
 	fail("cannot open", path);
 }
 
-/* Copy what can be read now; false if that is nothing, or at the end. */
+/* Copy what can be read now; false if there is nothing, or at the end of the file. */
 static bool copy_some(int from, int to)
 {
 	static char buffer[65536];

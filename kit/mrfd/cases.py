@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Turn the output of a test program into Cases.
 
-A Reader takes the output piece by piece and tells each Case as soon as its result
-is there.  A dialect knows what the lines of one kind of program mean: Tap (the
+A Reader takes the output piece by piece and passes each Case on as soon as it has a
+result.  A dialect knows what the lines of one kind of program mean: Tap (the
 kernel's C harness), Unittest (unittest -v), Kunit.
 
 A program that dies, hangs, or ends without a result for each of its cases gets a
-failed case "program", and a complaint of the kernel is a failed case "kernel log":
-nothing that goes wrong is without a line.
+failed case "program", and a complaint of the kernel is a failed case "kernel log".
+So every problem has a line in the results.
 """
 
 import re
@@ -48,7 +48,7 @@ class Tap:
             self._other(line)
             return None
         ok, name, directive, reason = match.groups()
-        # A random case says its seed; with MRFD_SEED=N in the environment of
+        # A random case prints its seed; with MRFD_SEED=N in the environment of
         # scripts/check it starts with the same seed again.
         seeds = [x[2:] for x in self.lines if x.startswith("# MRFD_SEED=")]
         return self._case(re.sub(r"^global\.", "", name), "skip" if directive else ok,
@@ -70,8 +70,8 @@ class Tap:
 
 
 class Unittest(Tap):
-    """The lines of unittest -v.  Between a test's name and its result there may be
-    its docstring and what it prints; tracebacks come at the end."""
+    """The lines of unittest -v.  The test's docstring and its output may come between its
+    name and its result; tracebacks come at the end."""
 
     NAME = r"(test\w*|setUpClass|tearDownClass) \(([\w.]+)\)"
     name = None
@@ -111,7 +111,7 @@ class Unittest(Tap):
 
 class Kunit(Tap):
     """The lines of KUnit's KTAP.  A test of a suite is one level down; the
-    parameters of a test are below it and are no cases of their own."""
+    parameters of a test are below it and do not count as cases."""
 
     suite = None
 
@@ -131,7 +131,7 @@ class Kunit(Tap):
 
 
 class Reader:
-    """Turns a program's output into Cases, each given to tell() at once.
+    """Turn a program's output into Cases, and pass each to tell() at once.
 
     wanted  the names of the cases that were selected; empty: all.  A wanted case
             without a result is a failure."""
@@ -139,11 +139,11 @@ class Reader:
     def __init__(self, program, dialect, tell, device="", wanted=()):
         self.program, self.device, self.wanted, self.tell = program, device, wanted, tell
         self.dialect, self.rest, self.cases = dialect(), "", []
-        self.failed = False  # kept apart: tell() may excuse a case
+        self.failed = False  # a failure counts here even if tell() turns it into a skip
         self.start()
 
     def start(self):
-        """The program starts now: the time of its first case counts from here."""
+        """The program starts now: the time of its first case is measured from here."""
         self.since = time.monotonic()
 
     def __call__(self, data):
@@ -162,7 +162,7 @@ class Reader:
         self.tell(case)
 
     def end(self, status, why=None, log=()):
-        """The program has ended; report what it did not say itself."""
+        """The program has ended; add a failed case for what it did not report itself."""
         self(b"\n")
         for case in self.cases:
             if case.result == "not ok":

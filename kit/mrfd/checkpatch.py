@@ -5,14 +5,14 @@
 
 Beside each file OUTPUT write OUTPUT.findings: the findings that are not in the table
 ALLOWED.  Print how often each entry of the table was used.  An output that has neither
-a finding nor checkpatch's word that all is well is a finding too: checkpatch did not run.
+a finding nor checkpatch's line for a clean mail is a finding too: checkpatch did not run.
 """
 
 import collections
 import re
 import sys
 
-# Type of the finding, what its text matches, and why it cannot be met.
+# Type of the finding, what its text matches, and why it is allowed.
 ALLOWED = [
     ("FILE_PATH_CHANGES", r".", "the directory of the new file has a section in the kernel's "
      "MAINTAINERS; scripts/check-series checks that"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How the programs of scripts/ end: with an exit status, and one line in place of a
-traceback when something around them is wrong."""
+"""How the programs of scripts/ end: with an exit status, and with one line instead of a
+traceback if the cause is outside the program."""
 
 import argparse
 import os
@@ -21,18 +21,18 @@ SIGNALS = signal.SIGINT, signal.SIGTERM
 
 
 def _interrupt(*_):
-    """Only the first signal interrupts: the results are written after it."""
+    """Only the first signal interrupts, because the results are written after it."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def why(error):
-    """What an exception means, for people."""
+    """An exception as a message for the user."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, BrokenPipeError):
-        return "the reader of its output has gone"
+        return "the reader of the output has closed it"
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     return str(error)

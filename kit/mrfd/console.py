@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Find what a kernel complained about in its console log.
 
-reports(text) gives each complaint as a Report: its head line, and its text from the
-first line to the last.  A complaint is what no healthy kernel prints: a warning, a bug,
+reports(text) returns each complaint as a Report: its head line, and its text from the
+first line to the last.  A complaint is what a healthy kernel never prints: a warning, a bug,
 an oops, a report of a sanitizer, of lockdep or of the leak detector, a hung task, a
 stall.  death(text) says which oops or panic ended the kernel.
 
@@ -96,8 +96,8 @@ def death(text):
 
 
 def race_elsewhere(report):
-    """Whether it is a data race (KCSAN) in which RDMA and dma-buf have no part: none of
-    the last three calls on either side is theirs."""
+    """Whether it is a data race (KCSAN) outside RDMA and dma-buf: none of the last three
+    calls on either side belongs to them."""
     if "KCSAN" not in report.head:
         return False
     near = -1
@@ -112,7 +112,8 @@ def race_elsewhere(report):
 
 
 def tail(text, count=40):
-    """The last lines of a log; if sysrq was asked, all from its first answer on."""
+    """The last lines of a log; if sysrq was used, up to 200 lines from the last list of
+    blocked tasks on."""
     lines = text.replace("\r", "").rstrip("\n").split("\n")
     asked = [i for i, line in enumerate(lines) if "sysrq: Show Blocked State" in line]
     return "\n".join(lines[asked[-1] if asked else -count:][:200])

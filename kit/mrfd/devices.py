@@ -14,14 +14,14 @@ class Device:
     name: str       # in the names of cases: rxe/access/data
     verbs: str      # its verbs name in the guest
     title: str      # for people
-    can: str        # what it can do that another may not: words, see tests/lib/device.h
+    can: str        # words for what another device may lack, see tests/lib/device.h
     setup: str      # the shell command that adds it in a guest, once eth0 is up
     netdev: str     # its network device
-    qemu: tuple = ()    # what QEMU's -device takes to have it
+    qemu: tuple = ()    # the arguments of QEMU's -device that it needs
     append: str = ""    # kernel parameters that it needs
 
     def env(self):
-        """What the programs in the guest are told."""
+        """The variables that describe it to the programs in the guest."""
         return {"MRFD_DEVICE": self.name, "MRFD_VERBS_DEVICE": self.verbs,
                 "MRFD_NETDEV": self.netdev, "MRFD_DEVICE_CAN": self.can}
 

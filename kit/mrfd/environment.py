@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The variables by which everything in a guest uses our libraries and programs."""
+"""The variables that make all programs in a guest use our libraries and programs."""
 
 
 def of_our_libraries(rdma, *programs):
     """{name: value} for the build directory of rdma-core, and directories of more
-    programs; all as they are called inside."""
+    programs; all are paths inside."""
     return {
         # Our programs come before Debian's; Debian's run with our libraries.
         "PATH": ":".join([f"{rdma}/bin", *programs, "/usr/sbin:/usr/bin:/sbin:/bin"]),

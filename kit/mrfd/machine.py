@@ -11,11 +11,12 @@
 
 A guest is one QEMU process with four sockets: the kernel's console, the command's
 output, its exit status (see kit/guest/init.c), and QEMU's monitor.  One thread for
-each guest starts QEMU, reads the sockets, keeps the time limit and waits for QEMU's
+each guest starts QEMU, reads the sockets, enforces the time limit and waits for QEMU's
 end.  QEMU dies with the thread that started it, so no guest outlives the program,
-however that ends.  QEMU inherits every socket and file as a descriptor: no name can
-collide or be too long, nothing must be removed, and the kernel's image may lie where
-the userland shows nothing.  The guests of one network are joined by sockets too.
+however the program ends.  QEMU inherits every socket and file as a descriptor.  So no
+name can collide or be too long, no file must be removed afterwards, and the kernel's
+image may be outside of what the userland shows.  Sockets also join the guests of one
+network.
 """
 
 import contextlib
@@ -44,16 +45,17 @@ DEVICES = {"virtio-gpu": "virtio-gpu-pci"}
 MAX_GUESTS = 254  # in one network: 10.0.0.1 to 10.0.0.254
 MAX_CPUS = 16     # CONFIG_NR_CPUS of the kit's kernels
 
-# An oops panics, and a panic restarts, which ends QEMU (-no-reboot): a kernel that has
-# oopsed may hang instead of going on.  A stall or a hung task is reported late, because
-# an emulated machine is slow.  No message is dropped because there are many.
+# An oops causes a panic, and a panic a restart, which ends QEMU (-no-reboot): otherwise a
+# kernel that has oopsed may hang.  A stall or a hung task is reported late, because an
+# emulated machine is slow.  printk.devkmsg=on: the kernel drops no messages of programs
+# because there are many.
 KERNEL_LINE = ("console=ttyS0 loglevel=8 oops=panic panic=-1 printk.devkmsg=on "
                "random.trust_cpu=on "
                "rcupdate.rcu_cpu_stall_timeout=60 sysctl.kernel.watchdog_thresh=30 "
                "sysctl.kernel.hung_task_timeout_secs=60 kmemleak.verbose=1 kasan_multi_shot")
 
 
-# What kit/guest/init.c says at the end.
+# What kit/guest/init.c writes to the status port at the end.
 EXIT = re.compile(rb"(?:(exit|signal) (\d+) (\d+)|error (.*))\n")
 
 
@@ -89,14 +91,14 @@ def check_kernel(kernel):
 
 @functools.cache  # all guests of a program get the same kernel, even if it is rebuilt meanwhile
 def kernel_image(kernel="base"):
-    """The path of a kernel's image, by name (built if it must be) or by path."""
+    """The path of a kernel's image, by name (it is built if needed) or by path."""
     check_kernel(kernel)
     return tool("kernel", *KERNELS[kernel]) if kernel in KERNELS else kernel
 
 
 @functools.cache
 def init_program():
-    """The path of the guests' first process, compiled if it must be."""
+    """The path of the guests' first process, compiled if needed."""
     return tool("build", where=os.path.join(TOP, "kit/guest"))
 
 
@@ -129,7 +131,8 @@ def kvm_works(kernel):
         return False
     with open("/proc/sys/kernel/random/boot_id") as f:
         host = f"{f.read().strip()} {os.path.basename(tool('rootfs', '--print'))}"
-    # What a kernel of the kit has shown holds for all; another may itself be the reason.
+    # A result with a kernel of the kit holds for every kernel.  Any other kernel may itself
+    # be the reason why the guest does not run.
     key = host if kernel in KERNELS else f"{host} {kernel} {os.stat(kernel).st_mtime_ns}"
     path = os.path.join(CACHE, "kvm")
     try:
@@ -145,8 +148,8 @@ def kvm_works(kernel):
         f.write(f"{key} {'yes' if works else 'no'}")
     os.rename(f.name, path)
     if not works:
-        print("boot: /dev/kvm is there but a guest does not run with it; guests are emulated"
-              f" until the host is booted again (MRFD_ACCEL=kvm or rm {path} to retry)",
+        print("boot: there is a /dev/kvm but a guest does not run with it; guests are emulated"
+              f" until the host reboots (to try again: MRFD_ACCEL=kvm, or rm {path})",
               file=sys.stderr)
     return works
 
@@ -160,8 +163,8 @@ def accelerator(kernel="base"):
 
 
 def log_directory(name):
-    """Make a directory in build/run.  Of the older ones the last 50 are kept; those of
-    scripts/check are used again and do not count."""
+    """Make a directory in build/run.  Keep the newest 50 of the older ones, and all of
+    scripts/check, which uses them again."""
     runs = os.path.join(BUILD, "run")
     os.makedirs(runs, exist_ok=True)
     old = [e.path for e in os.scandir(runs) if not e.name.startswith("check-")]
@@ -346,7 +349,7 @@ class Guest:
 
     def _records(self):
         cwd = INSIDE
-        with contextlib.suppress(OSError):  # the host's may have been removed
+        with contextlib.suppress(OSError):  # the caller's directory may have been removed
             here = os.path.relpath(os.path.realpath(os.getcwd()), TOP)
             if here.split("/")[0] != os.pardir:
                 cwd = os.path.normpath(os.path.join(INSIDE, here))
@@ -383,7 +386,7 @@ class Guest:
         for channel, number in fd.items():
             words += ["-chardev", f"socket,id={channel},fd={number}"]
         words += ["-qmp", "chardev:qmp", "-serial", "chardev:console",
-                  # first of the virtio devices: init.c knows the names of its ports
+                  # the first virtio device, because init.c expects these names of its ports
                   "-device", "virtio-serial-pci", "-device", "virtio-rng-pci",
                   "-device", "virtserialport,nr=1,chardev=status", "-device",
                   f"{'virtconsole' if self.tty else 'virtserialport'},nr=2,chardev=out"]
@@ -481,8 +484,8 @@ class Guest:
         log.close()
 
     def _has_all(self):
-        """Whether the command has ended and all of its output is here; or it could not
-        be started, and the guest waits for no answer."""
+        """Whether the command has ended and all of its output has arrived.  Also true if the
+        command could not be started: the guest does not wait for an answer then."""
         said = EXIT.fullmatch(self._exit)
         return said and len(self._output) >= int(said[3] or 0)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where things lie: what kit/paths.sh says, for Python."""
+"""The paths of kit/paths.sh, for Python."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ _SAID = subprocess.run(
     ["bash", "-c", '. "$0" && printf "%s\\0" "$top" "$build" "$cache"',
      os.path.join(os.path.dirname(os.path.realpath(__file__)), os.pardir, "paths.sh")],
     stdout=subprocess.PIPE, check=False)
-if _SAID.returncode:  # it has said why
+if _SAID.returncode:  # paths.sh has printed why
     sys.exit(_SAID.returncode)
 TOP, BUILD, CACHE = (os.fsdecode(path) for path in _SAID.stdout.split(b"\0")[:3])
 SCRIPTS = os.path.join(TOP, "scripts")
@@ -17,7 +17,7 @@ INSIDE = "/mrfd"  # the project inside the userland and in a guest
 
 
 def inside(path):
-    """The name of a path of the project or of the cache inside."""
+    """The name that a path of the project or of the cache has inside."""
     for host, name in (TOP, INSIDE), (CACHE, "/cache"):
         if path == host or path.startswith(host + "/"):
             return name + path[len(host):]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Plots of the bench, by gnuplot in the userland: each as SVG for a light page,
-as SVG for a dark one, and as PNG.  A kind of memory has one colour everywhere,
-and a dashed line where it is bounced."""
+as SVG for a dark one, and as PNG.  A kind of memory has the same colour in every
+plot.  In the plots of transfers a dashed line is a bounce."""
 
 import os
 import subprocess

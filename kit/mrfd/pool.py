@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run test programs in guests, in a lane one after another in the same guest.
+"""Run test programs in guests.  The programs of a lane run one after another, in the
+same guest if possible.
 
 A boot of the debug kernel and the leak scan at its end take longer than most
-programs, so a guest is kept for the next program as long as all goes well.  It
-is given up, and the next program gets a new one, when a program fails, hangs or
-dies, or when the kernel has complained: after that a lock checker may have
-turned itself off, and memory may be damaged.
+programs, so a guest is kept for the next program as long as all goes well.  If a
+program fails, hangs or dies, or if the kernel has complained, the guest is ended
+and the next program gets a new one: after a complaint lockdep may have turned
+itself off, and memory may be damaged.
 
-The kernel's log is looked at after each program, and a complaint belongs to the
-program during which it came.  What comes before the first program, and after
+The kernel's log is read after each program, and a complaint belongs to the
+program that ran at that time.  A complaint before the first program, or after
 the last one, when the debug kernel scans for leaks, belongs to the guest; the
 leak detector names the program that allocated the memory.
 
-In the guest kit/guest/run does what is asked here.
+kit/guest/run starts the programs in the guest.
 
-There may be two lanes, each with a guest of its own.  That is for the debug
-kernel, where most programs keep one CPU busy and a boot or a leak scan is half a
-minute; on the other kernels two guests take from each other what they gain.
+There may be two lanes, each with a guest of its own.  They are for the debug
+kernel, where most programs keep one CPU busy and a boot or a leak scan takes half
+a minute.  On the other kernels two guests slow each other down too much to gain
+anything.
 """
 
 import os
@@ -32,19 +34,19 @@ from mrfd.cases import Case
 
 RUN = f"{machine.GUEST}/run"
 LIMIT = 900             # seconds that a program may take
-BOOT_LIMIT = 300        # seconds to a guest that can run one: KUnit runs before that
+BOOT_LIMIT = 300        # seconds until a guest can run a program; KUnit runs in this time
 END_LIMIT = 240         # seconds for the leak scans, and to power off
 LANES = min(2, os.cpu_count())  # on the debug kernel
 
 
 class Guests:
-    """One guest at a time.  tell() is given a failed Case for what no program is to
-    blame for."""
+    """One guest at a time.  tell() gets a failed Case for each problem that belongs to no
+    program."""
 
     def __init__(self, tell):
         self.tell = tell
         self.guest = self.options = self.reader = None
-        self.elsewhere = {}  # heads of data races in other parts of the kernel: how often
+        self.elsewhere = {}  # head of a data race in another part of the kernel: how often
 
     def run(self, name, words, options, reader, limit=LIMIT):
         """Run one program; its output and its end go to the reader."""
@@ -88,7 +90,7 @@ class Guests:
                 guest.expire()
                 guest.wait()
         except OSError:
-            pass  # it is gone; guest.why says why
+            pass  # the guest has ended already; guest.why says why
         finally:
             guest.stop()
         where = f"guest of {self.first} to {self.name}"
@@ -104,7 +106,7 @@ class Guests:
                        "\n".join(r.text for r in reports).split("\n")))
 
     def _start(self, name, options):
-        """Whether a guest runs that waits for programs."""
+        """Start a guest; whether it is ready to run programs."""
         self.options, self.first, self.name = options, name, name
         self.count, self.looked, self.rest, self.said = 0, 0, b"", queue.Queue()
         more = {**options, "setup": [*options.get("setup", ()), RUN], "timeout": 1e9}
@@ -120,7 +122,7 @@ class Guests:
         return True
 
     def _take(self, data):
-        """In the guest's thread: lines of guest-run, and the program's."""
+        """In the guest's thread: take the lines of kit/guest/run and of the program."""
         *lines, self.rest = (self.rest + data).split(b"\n")
         for line in lines:
             if line.startswith(b"\x1e"):
@@ -129,7 +131,7 @@ class Guests:
                 self.reader(line + b"\n")
 
     def _wait(self, limit):
-        """The status with which the program ended; None: the guest is gone."""
+        """Wait for the exit status of the program; None if the guest has ended instead."""
         deadline = time.monotonic() + limit
         while True:
             gone = self.guest.wait(0)
@@ -143,7 +145,7 @@ class Guests:
                 deadline += 1e9
 
     def _complain(self, guest, hear):
-        """Give what the kernel complained of since the last look to hear()."""
+        """Call hear() with what the kernel has complained about since the last call."""
         ready = re.compile(rf"guest-run: {self.count}\r?\n")
         deadline = time.monotonic() + 10
         while True:
@@ -164,9 +166,9 @@ class Guests:
 
 
 def in_lanes(lanes, programs, run):
-    """Call run(program, guests) for each of the list of programs, in a thread
-    for each of the Guests in lanes; these are ended then.  What is raised in one
-    of the threads is raised here, at once."""
+    """Call run(program, guests) for each program, with one thread for each of the
+    Guests in lanes, and end the Guests.  An exception in a thread is raised here at
+    once."""
     left, ends = iter(programs), queue.Queue()
 
     def work(guests):

@@ -2,10 +2,10 @@
 """The test programs: find them, build what they need, run them.
 
 A program is one process, on the host or in a guest: a file of host tests, a guest
-program on one device, a module of rdma-core's suite, KUnit, the demo.  cases() says
-from its source which cases it has; with wanted it runs these only, by the options of
-its own harness.  Nothing is built to find a program; build() builds what those need
-that will run.
+program on one device, a module of rdma-core's suite, KUnit, the demo.  cases() reads
+the names of its cases from its source.  With wanted it runs only these cases, by the
+options of its own harness.  Nothing is built to find the programs; build() builds what
+the selected ones need.
 """
 
 import copy
@@ -30,7 +30,7 @@ OUT = os.path.join(BUILD, "tests")  # what is built of tests/
 NOT_CASES = {"host", "lib", "bench"}  # folders of tests/ without guest programs
 # Exporters of every kind: see tests/lib/memory.h.
 EXPORTERS = ["bochs-display", "virtio-gpu"]
-# What rdma-core has for hardware that is not here.
+# Tests of rdma-core for hardware that the guests do not have.
 VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 
 # Which programs run on which kernel, by their names without the device.  On the base
@@ -40,21 +40,21 @@ FAULTS = re.compile(r"faults/.*|kcsan")
 # goes through code that the series changes (see Documentation/testing.md).
 DEBUG = re.compile(r"kunit|(access|exporters|faults|interface|load|rereg)/.*|"
                    r"rdma-core/test_(mr|mr_fd|memfd_mr|rereg\w*)")
-# On the kernel that finds data races: where much happens at once.
+# On the kernel that finds data races: programs in which many things happen at once.
 CONCURRENT = re.compile(r"access/(cut|data|windows)|interface/(fuzz|lifetime)|load/stress|"
                         r"rereg/inflight|kcsan")
 RUNS_ON = {"base": lambda name: not FAULTS.fullmatch(name), "debug": DEBUG.fullmatch,
            "kcsan": CONCURRENT.fullmatch}
 
 
-@functools.cache  # a run has one of each, whatever is edited meanwhile
+@functools.cache  # a run uses one build of each, even if a source is edited meanwhile
 def product(*command):
-    """The directory that a program of the kit builds, as it is called inside."""
+    """The directory that a program of the kit builds, as a path inside."""
     return inside(machine.tool(*command))
 
 
 def guest_options(kernel, device, **more):
-    """Options of Guest for a guest that has the device, which talks to itself."""
+    """Options of Guest for a guest with the device; the device is connected to itself."""
     env = {**device.env(), "PYTHONDONTWRITEBYTECODE": "1", **more.pop("env", {})}
     if "MRFD_SEED" in os.environ:
         env["MRFD_SEED"] = os.environ["MRFD_SEED"]
@@ -191,7 +191,7 @@ class GuestProgram(Program):
 
 
 class Kcsan(Program):
-    """After the guest programs, in the same guest: were data races looked for?"""
+    """After the guest programs, in the same guest: check that KCSAN was at work."""
 
     needs = "rdma-core", "kernel"
 
@@ -229,7 +229,7 @@ class KunitProgram(Program):
 
     def guest(self):
         append = "kunit.enable=1"
-        if len(self.wanted) == 1:  # for more there is no pattern: their suites run whole
+        if len(self.wanted) == 1:  # there is one pattern only: for more, whole suites run
             append += " kunit.filter_glob=" + ".".join(self.wanted[0].split(": "))
         return guest_options(self.kernel, self.boots, append=append)
 
@@ -275,7 +275,7 @@ def suite(kernel, device, stock=False):
 
 
 def ours(kernel):
-    """What this project has itself: all but rdma-core's suite."""
+    """The programs of this project: all but rdma-core's suite."""
     for path in sorted(glob.glob(os.path.join(TESTS, "host/test_*.py"))):
         yield Host(os.path.basename(path)[len("test_"):-len(".py")], kernel)
     yield KunitProgram(kernel, DEVICES[0])
@@ -311,7 +311,7 @@ def build(programs):
             machine.kernel_image(kernel)
         else:
             product(*shlex.split(need))
-    if "kernel" in needs:  # what a guest needs, made before there are two threads
+    if "kernel" in needs:  # made here, before two threads could do it at once
         machine.init_program()
         machine.accelerator()
     targets = [program.target for program in programs if program.target]

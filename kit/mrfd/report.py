@@ -76,14 +76,14 @@ def missing(what, command):
 
 
 def bar(numbers):
-    """A coloured bar; it repeats the numbers beside it, for the eye."""
+    """A coloured bar that shows the numbers beside it."""
     parts = "".join(f'<i class="{kind}" style="flex:{n}"></i>'
                     for kind, n in zip(CLASSES.values(), numbers) if n)
     return f'<div class="bar" aria-hidden="true">{parts}</div>'
 
 
 def reason(case):
-    """Why a case did not pass; what it printed first and last, if nothing says more."""
+    """Why a case did not pass; without a reason, the first and last line that it printed."""
     said = [line.strip("# ") for line in case.log if line.strip("# ")]
     return " / ".join(filter(None, [case.reason, *(said[:1] + said[-1:])[:2 * (not case.reason)]]))
 
@@ -108,7 +108,7 @@ def by_program(cases):
 
 
 def numbers_cells(numbers):
-    """Three cells; a nought is not coloured, and nothing at all is a dash."""
+    """Three cells; a zero has no colour, and without any case each is a dash."""
     return "".join(f'<td class="n {kind if n else "dim"}">{n if any(numbers) else "–"}</td>'
                    for kind, n in zip(CLASSES.values(), numbers))
 
@@ -176,8 +176,8 @@ def bench():
             f"<figcaption>{text(caption)}</figcaption></figure>")
     with open(summary, encoding="utf-8") as file:
         table = file.read()
-    return ("<p>Ratios by the clock, and in parentheses by instructions, which repeat. Absolute "
-            "times are those of an emulated machine.</p>"
+    return ("<p>Ratios by the clock, and in parentheses by instructions, which vary less. "
+            "Absolute times are those of an emulated machine.</p>"
             f'<div class="plots">{"".join(figures)}</div><pre>{text(table)}</pre>')
 
 
@@ -196,7 +196,7 @@ def run(*words):
 
 
 def subject():
-    """What was tested, on what."""
+    """What was tested, and on which machine."""
     commit = run("git", "log", "-1", "--format=%h %s")
     edits = " (and edits that are not committed)" if run("git", "status", "--porcelain") else ""
     patches = {name: len(glob.glob(f"{TOP}/patches/{name}-*/*.patch"))

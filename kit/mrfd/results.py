@@ -3,13 +3,12 @@
 
 A run is one call of scripts/check, or one side of scripts/scoreboard.  Each line of
 its file is a JSON object: first one with what ran ("run"), then one for each case,
-and when the run has ended one with why it ended early ("end"; empty: it did not).
-The cases of a program are written when the program has ended, so a run that is
-interrupted keeps what it has; a file without the last line is of a run that was
-killed.
+and at the end one with the reason why the run ended early ("end"; empty if it did
+not).  The cases of a program are written when the program has ended, so a run that
+is interrupted keeps what it has.  If the last line is missing, the run was killed.
 
-NAME.ktap and NAME.xml (JUnit) are written from it when the run ends.  Whoever wants
-results later (scripts/report) reads NAME.jsonl.
+NAME.ktap and NAME.xml (JUnit) are written from it when the run ends.  Programs that
+need results later (scripts/report) read NAME.jsonl.
 """
 
 import json
@@ -25,7 +24,7 @@ from mrfd.paths import BUILD
 
 DIRECTORY = os.path.join(BUILD, "results")
 RESULTS = ("ok", "skip", "not ok")
-# What XML 1.0 has no character for
+# The characters that XML 1.0 does not allow
 ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -37,7 +36,7 @@ class Results:
     why: str = ""                   # why it is not complete
 
     def all(self):
-        """Its cases; that it is not complete is a failed one."""
+        """Its cases, and one failed case if the run is not complete."""
         return self.cases + [Case(self.run["name"], "run", "not ok", self.why)] * bool(self.why)
 
 
@@ -84,14 +83,14 @@ class Run:
             self.waiting.append(case)
 
     def keep(self, cases):
-        """Their program has ended: write these cases down."""
+        """Write these cases to the file: their program has ended."""
         known = {id(case) for case in cases}
         with self.lock:
             self._keep(cases)
             self.waiting = [case for case in self.waiting if id(case) not in known]
 
     def close(self, why=""):
-        """The run has ended, too early if there is a why."""
+        """The run has ended; why is the reason if it ended early."""
         with self.lock:
             self._keep(self.waiting)
             self.waiting, self.results.why = [], why
@@ -139,7 +138,7 @@ def _replace(path, data):
 
 
 def write_ktap(path, results):
-    """As Documentation/dev-tools/ktap.rst of the kernel has it."""
+    """Write KTAP, as the kernel's Documentation/dev-tools/ktap.rst defines it."""
     cases = results.all()
     lines = ["KTAP version 1", f"1..{len(cases)}"]
     for number, case in enumerate(cases, 1):
@@ -152,14 +151,14 @@ def write_ktap(path, results):
 
 
 def _legal(text):
-    """Text without the characters that XML cannot have."""
+    """Text in which the characters that XML does not allow are escaped."""
     return ILLEGAL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def write_junit(path, results):
-    """As CI systems read it: a testsuite for each program, a testcase for each case.
-    classname and name make the printed name of the case; a kernel with checkers is
-    named in classname, so that the same case on two kernels stays two."""
+    """Write JUnit for CI systems: a testsuite for each program, a testcase for each case.
+    classname and name together are the printed name of the case.  classname also names
+    a kernel with checkers, so that the same case on two kernels counts as two."""
     kernel = results.run["kernel"]
     where = "" if kernel == "base" else f" ({kernel})"
     programs = {}

@@ -7,7 +7,8 @@ A pattern is, in this order,
   a part of programs' names (rxe/, access/data, host/boot): all their cases
   a part of cases' names: these cases
 
-Names come from the sources, so nothing is built to know that a pattern fits nothing.
+Names come from the sources, so a pattern that matches nothing is reported before
+anything is built.
 """
 
 import difflib
@@ -18,7 +19,7 @@ from mrfd.programs import RUNS_ON
 
 
 class NoMatch(Exception):
-    """The pattern fits nothing; the text says what is near."""
+    """The pattern matches nothing; the text gives similar names."""
 
 
 def _names(program):
@@ -29,7 +30,7 @@ def _names(program):
 def _of_program(program, case):
     """The program with this case only; None if it has no such case."""
     cases = program.cases()
-    if case in ("program", "kernel log"):  # what is printed when the whole of it failed
+    if case in ("program", "kernel log"):  # printed if the program as a whole failed
         return program
     fixture = re.fullmatch(r"(.*)\.(?:setUp|tearDown)Class", case)
     wanted = [x for x in cases if x == case or fixture and x.startswith(f"{fixture[1]}.")]
@@ -37,9 +38,9 @@ def _of_program(program, case):
 
 
 def _exact(pattern, found):
-    """The programs of a printed name of a case."""
+    """The programs that have the case with this printed name."""
     guest = re.match(r"(?:guest of|boot for) (\S+?)(?: to (\S+?))?: ", pattern)
-    if guest:  # which ran several programs
+    if guest:  # a guest that ran several programs
         titles = [p.title for p in found]
         ends = [titles.index(t) for t in (guest[1], guest[2] or guest[1]) if t in titles]
         return found[ends[0]:ends[1] + 1] if len(ends) == 2 else []
@@ -64,13 +65,13 @@ def match(pattern, found):
 
 
 def nearest(pattern, found):
-    """The printed names that look most like a pattern that fits nothing."""
+    """The printed names that are most similar to a pattern that matches nothing."""
     name, _, case = pattern.partition(": ")
     near = [p for p in found if name in _names(p)]
     if near and case:  # the program is right
         names = {c: f"{p.title}: {c}" for p in near for c in p.cases()}
         return [names[c] for c in difflib.get_close_matches(case, names, 5, 0.3)]
-    names = {}  # what may have been meant: the printed names
+    names = {}  # {a word that may be meant: the printed names that have it}
     for program in found:
         for n in *_names(program), program.name.split("/")[-1]:
             names.setdefault(n, {})[program.title] = None
@@ -81,8 +82,8 @@ def nearest(pattern, found):
 
 
 def _candidates(pattern, kernel):
-    """The programs that the pattern may be about.  rdma-core's are asked for only if
-    it can be about them, because that may fetch its source."""
+    """The programs that the pattern may match.  rdma-core's suite is among them only if
+    the pattern may match it, because to list it may fetch its source."""
     found = list(programs.ours(kernel))
     folders = {p.name.split("/")[0] for p in found}
     start = re.match(r"(?:(?:%s)/)?(\w+)[/:]" % "|".join(d.name for d in programs.DEVICES), pattern)
@@ -105,5 +106,5 @@ def select(pattern, kernel):
     near = nearest(pattern, found)
     text = f"no program and no case has {pattern!r} in its name"
     if near:
-        text += "; near it:\n  " + "\n  ".join(near)
+        text += "; similar names:\n  " + "\n  ".join(near)
     raise NoMatch(text + "\n(scripts/check --list names the programs)")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The names of the cases that a test program has, read from its source, so that a
-pattern can be answered before anything is built.
+pattern can be checked before anything is built.
 
 tests/host/test_selection.py compares them with what the built programs list.
 """
@@ -85,14 +85,14 @@ class _Module:
             self.origin[alias or module] = module, None
 
     def methods(self, name):
-        """The test methods of a class, its bases' too."""
+        """The test methods of a class and of its bases."""
         where, _, attribute = name.rpartition(".")
         if name in self.classes:
             bases, found = self.classes[name]
             return set(found).union(*(self.methods(base) for base in bases))
         module, there = self.origin.get(where or name, (None, None))
         path = os.path.join(os.path.dirname(self.path), f"{(module or '').split('.')[-1]}.py")
-        if not os.path.exists(path):  # unittest's, for one
+        if not os.path.exists(path):  # for example unittest's own classes
             return set()
         return _module(path).methods(there or attribute)
 
