@@ -2,13 +2,13 @@
 /*
  * Something is taken away from an MR in the middle of a message of many packets: a
  * right, its PD, its memory, or the MR itself by a dereg.  When that call has returned,
- * no packet touches the memory any more, whatever the MR is for the message; the rest of
- * the message is refused, and the requester learns it.  The call does not wait for the
- * message, nor for a peer.
+ * no packet touches the memory any more, whatever role the MR has in the message; the rest
+ * of the message is refused, and the requester gets an error.  The call does not wait for
+ * the message, nor for a peer.
  *
- * If the message writes to the memory, a case looks whether the memory still changes
- * after the return.  If it reads, the case changes the memory after the return, and
- * looks whether the other end gets to see that.
+ * If the message writes to the memory, a case checks that the memory does not change
+ * after the return.  If the message reads, the case changes the memory after the return,
+ * and checks that the other end does not get the new bytes.
  */
 #include "lib/clock.h"
 #include "lib/harness.h"
@@ -121,9 +121,9 @@ static enum ibv_wc_status finish(struct pair *pair)
 }
 
 /*
- * Wait until the message is under way.  Data arrives in order, so wait until it has come
- * to a place, another one in each round.  A responder sends all packets of a read before
- * the first arrives, so there wait for a time, another one in each round.
+ * Wait until the message is under way.  Data arrives in order, so wait until it reaches
+ * a position, which differs in each round.  A responder sends all packets of a read before
+ * the first arrives, so in this case wait for a time, which differs in each round.
  */
 static void wait_for_middle(FIXTURE_DATA(cut) *self, const struct memory *sink, int round)
 {
@@ -154,7 +154,7 @@ static int take_away(FIXTURE_DATA(cut) *self, enum way way, struct ibv_mr *mr)
 	}
 }
 
-/* Cut one message; whether that was in its middle. */
+/* Cut one message; return whether this happened in its middle. */
 static bool cut_one(struct __test_metadata *_metadata, FIXTURE_DATA(cut) *self, enum way way,
 		    int round)
 {
@@ -193,7 +193,7 @@ static bool cut_one(struct __test_metadata *_metadata, FIXTURE_DATA(cut) *self, 
 			TH_LOG("%s: read after the return", way_names[way]);
 		}
 	}
-	/* Only on other memory at the same address may the message go on. */
+	/* A message may go on only if the MR is on other memory at the same address. */
 	if (self->role->written && status == IBV_WC_SUCCESS && left[SIZE - 1] != 0x11) {
 		EXPECT_EQ(TAKE_MEMORY, way) { TH_LOG("a message that was cut succeeded"); }
 	}

@@ -220,7 +220,7 @@ TEST_F(fd_mr, misaligned_atomic_write_is_refused)
 	ASSERT_TRUE(memory_untouched(&self->buf));
 }
 
-/* A dma-buf takes no flush at all: see interface/errors. */
+/* Only a memfd supports flush; interface/errors tries it on a dma-buf. */
 FIXTURE(memfd_mr)
 {
 	struct ibv_context *ctx;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What a peer must not be able to do to a buffer that is registered by fd.  Every case
- * looks at the whole buffer in the end: a refused operation has written nothing, not
- * even the part of it that would have fitted.
+ * What a peer must not be able to do to a buffer that is registered by fd.  A case with a
+ * refused write looks at the whole buffer at the end: nothing was written, not even the
+ * part that is inside of the region.
  */
 #include "lib/fd_mr.h"
 
@@ -154,7 +154,7 @@ TEST_F(fd_mr, the_rkey_is_dead_after_dereg)
 	ASSERT_TRUE(memory_untouched(&self->buf));
 }
 
-/* Which status a refused bind has is up to the device. */
+/* The status of a refused bind depends on the device. */
 static int bind_mw(FIXTURE_DATA(fd_mr) *self, struct ibv_mw *mw, uint64_t addr,
 		   uint64_t length, unsigned int access, uint32_t *rkey)
 {

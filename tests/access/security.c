@@ -106,8 +106,8 @@ static bool possible(const struct op *op)
 		if (possible(op))
 
 /*
- * One operation on MR at ADDR, by new queue pairs, as a refusal ends them.  The end that
- * uses the MR is in pd[USER], the other one in pd[0].
+ * One operation on MR at ADDR.  It uses new queue pairs, because a refusal puts them into
+ * the error state.  The end that uses the MR is in pd[USER], the other one in pd[0].
  */
 static enum ibv_wc_status do_op(FIXTURE_DATA(secure) *self, const struct op *op,
 				const struct ibv_mr *mr, uint64_t addr, int user)
@@ -190,8 +190,8 @@ static const char *const call_names[NR_CALLS] = {
 };
 
 /*
- * A call that names an MR or a PD by HANDLE, and is right otherwise: its rereg takes every
- * right away, or puts the MR on other memory.  Returns 0 or an errno.
+ * A call that names an MR or a PD by HANDLE and is correct otherwise.  A rereg takes every
+ * right away, or moves the MR to other memory.  Returns 0 or an errno.
  */
 static int call_on(int fd, enum call call, uint32_t handle, int memfd)
 {
@@ -254,8 +254,8 @@ static bool in_other_process(bool (*fn)(void *), void *arg)
 }
 
 /*
- * Handles of the first process mean nothing in this one, neither when it has no object
- * itself, nor when it has a PD, which a guessed handle may then name.
+ * Handles of the first process must not work in this one.  Try them without any object in
+ * this process, and then with a PD, which a guessed handle may name.
  */
 static bool guess_handles(void *arg)
 {
@@ -281,7 +281,7 @@ static bool guess_handles(void *arg)
 			}
 		}
 		if (pd && ibv_dealloc_pd(pd))
-			good = false;	/* something is in it */
+			good = false;	/* something uses the PD */
 		device_close(ctx);
 	}
 	return good;
@@ -325,7 +325,7 @@ static bool use_keys(void *arg)
 	FIXTURE_DATA(secure) self = { .ctx = device_open() };
 	bool good = true;
 
-	/* It cannot see the memory of the MR; the case looks at that afterwards. */
+	/* This process cannot see the memory of the MR; the case looks at it afterwards. */
 	memory_open_filled(&self.at, HOST, SIZE, 1);
 	memory_open_filled(&self.local, HOST, SIZE, 2);
 	self.pd[0] = must(ibv_alloc_pd(self.ctx));
@@ -377,11 +377,11 @@ TEST_F(secure, when_the_pd_is_changed_the_first_is_the_other)
 		ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_PD, self->pd[to], &self->at, 0));
 		for_each_op(op) {
 			EXPECT_TRUE(refused(self, op, self->mr, self->at.iova, !to)) {
-				TH_LOG("%s by a QP of the PD that was", op->name);
+				TH_LOG("%s by a QP of the old PD", op->name);
 			}
 			EXPECT_EQ(IBV_WC_SUCCESS, do_op(self, op, self->mr,
 							self->at.iova, to)) {
-				TH_LOG("%s by a QP of the PD that is", op->name);
+				TH_LOG("%s by a QP of the new PD", op->name);
 			}
 		}
 	}
@@ -442,7 +442,7 @@ TEST_F_TIMEOUT(secure, keys_are_dead_at_once, 60)
 
 /* 4. Rights */
 
-/* Every set that there is: remote rights to write need the local one. */
+/* Every valid set of rights: remote write and remote atomic need local write. */
 static const int rights[] = {
 	0, REMOTE_READ, LOCAL_WRITE, LOCAL_WRITE | REMOTE_READ, WRITE_ACCESS,
 	LOCAL_WRITE | REMOTE_ATOMIC, RW, LOCAL_WRITE | REMOTE_READ | REMOTE_ATOMIC,
@@ -466,7 +466,7 @@ static void has_rights(struct __test_metadata *_metadata, FIXTURE_DATA(secure) *
 	}
 }
 
-/* Another MR of the same memory has every right; that does not count. */
+/* Another MR of the same memory has every right; it must make no difference. */
 TEST_F_TIMEOUT(secure, rights_are_those_of_the_registration, 120)
 {
 	for (int i = 0; i < NR_RIGHTS; i++) {

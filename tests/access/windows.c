@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A memory window opens a part of an MR to those who have its rkey.  It can be bound only
- * to an MR of its own PD, and invalidated only by the QP that it belongs to.  It ends at
- * its own edges, not at those of the MR.  A refused bind or invalidate puts the QP into
- * the error state.  A QP that a window belongs to is not destroyed.
+ * A memory window gives peers that have its rkey access to a part of an MR.  It can be
+ * bound only to an MR of its own PD, and invalidated only by the QP that it belongs to.  It
+ * ends at its own edges, not at those of the MR.  A refused bind or invalidate puts the QP
+ * into the error state.  A QP that a window belongs to cannot be destroyed.
  */
 #include "lib/clock.h"
 #include "lib/harness.h"
@@ -176,7 +176,7 @@ TEST_F(mw, a_window_of_another_pd_is_not_bound)
 	}
 }
 
-/* A process with an MR.  It writes its lkey and address to SAY, and ends on a byte from HEAR. */
+/* A process with an MR.  It writes lkey and address to SAY, and ends after a byte from HEAR. */
 static pid_t other_process(int say, int hear)
 {
 	pid_t pid = fork();
@@ -219,7 +219,7 @@ TEST_F(mw, the_lkey_of_another_process_opens_nothing)
 		memset(self->local.cpu, 0, SIZE);
 		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 			  peer(self, IBV_WR_RDMA_READ, told[1], 100, mw->rkey));
-		EXPECT_EQ(0, self->local.cpu[0]) { TH_LOG("read what is the other's"); }
+		EXPECT_EQ(0, self->local.cpu[0]) { TH_LOG("read memory of the other process"); }
 		new_pair(self);
 		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 			  peer(self, IBV_WR_RDMA_WRITE, told[1], 100, mw->rkey));
@@ -228,7 +228,7 @@ TEST_F(mw, the_lkey_of_another_process_opens_nothing)
 	}
 	ASSERT_EQ(1, write(in[1], "e", 1));
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
-	EXPECT_EQ(0, status) { TH_LOG("the other's memory was written"); }
+	EXPECT_EQ(0, status) { TH_LOG("memory of the other process was written"); }
 }
 
 TEST_F(mw, only_its_qp_invalidates_a_window)
@@ -271,7 +271,7 @@ TEST_F(mw, to_invalidate_a_window_that_is_not_bound_is_refused)
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));
 }
 
-/* If it were, the window would keep a pointer to memory that is free. */
+/* If the QP were destroyed, the window would keep a pointer to freed memory. */
 TEST_F(mw, a_qp_with_a_window_is_not_destroyed)
 {
 	struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_2);
@@ -286,7 +286,7 @@ TEST_F(mw, a_qp_with_a_window_is_not_destroyed)
 			  peer(self, IBV_WR_RDMA_WRITE, self->iova, 100, mw->rkey)) {
 			TH_LOG("a QP that was not destroyed does not work");
 		}
-		/* Whatever ends the binding, the QP can be destroyed then. */
+		/* After the binding has ended, in either way, the QP can be destroyed. */
 		if (way) {
 			EXPECT_EQ(0, ibv_dealloc_mw(mw));
 		} else {
@@ -297,7 +297,7 @@ TEST_F(mw, a_qp_with_a_window_is_not_destroyed)
 	}
 }
 
-/* The kernel releases the QP first, as the window was made before it. */
+/* The kernel releases the QP first, because the window was made before the QP. */
 TEST_F(mw, a_process_ends_with_a_window_bound)
 {
 	double began = now();
@@ -322,8 +322,8 @@ TEST_F(mw, a_process_ends_with_a_window_bound)
 }
 
 /*
- * Try each edge of a window from inside, and one byte outside.  It has the N bytes at FROM
- * of the MR; peers reach them at the address START.
+ * Try each edge of a window from inside, and one byte outside.  The window covers the N
+ * bytes at FROM of the MR; peers reach them at the address START.
  */
 static void try_edges(struct __test_metadata *_metadata, FIXTURE_DATA(mw) *self, struct ibv_mw *mw,
 		      size_t from, size_t n, uint64_t start)
@@ -343,7 +343,7 @@ static void try_edges(struct __test_metadata *_metadata, FIXTURE_DATA(mw) *self,
 			enum ibv_wc_status wanted =
 				tries[i].inside ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR;
 
-			/* No message has the length that wraps. */
+			/* A message cannot be as long as the length that wraps. */
 			if (tries[i].n > SIZE)
 				continue;
 			memory_mark(&self->at);
@@ -468,8 +468,8 @@ static void *dereg_at_once(void *arg)
 }
 
 /*
- * Either the bind comes first and the dereg is refused, or the other way round; never do
- * both succeed.  And no dereg waits for a window.
+ * Either the bind comes first and the dereg is refused, or the dereg comes first and the
+ * bind is refused; they never both succeed.  A dereg never waits for a window.
  */
 TEST_F_TIMEOUT(mw, a_bind_and_a_dereg_at_the_same_time, 120)
 {

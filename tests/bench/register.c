@@ -2,8 +2,9 @@
 /*
  * What reg, dereg and rereg cost against size, of ordinary memory, a dma-buf and a memfd.
  *
- * The ratio of reg and dereg is to those of ordinary memory of that size.  The ratio of a
- * rereg is to what an application does without it: dereg and reg of the same memory.
+ * The ratio of reg and dereg is relative to ordinary memory of that size.  The ratio of a
+ * rereg is relative to what an application does without it: dereg and reg of the same
+ * memory.
  */
 #include "bench/samples.h"
 #include "lib/case.h"

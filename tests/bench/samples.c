@@ -11,7 +11,7 @@ void bench_heading(void)
 	printf("operation,memory,bytes,us,ratio\n");
 }
 
-/* The ratio is US to OF, the time of what it is compared with. */
+/* The ratio is US / OF; OF is the time that US is compared with. */
 void bench_result(const char *operation, const char *memory, size_t bytes, double us,
 		  double of)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * What the benches share.  A bench measures several ways in turn, run after run, so that
- * whatever else the machine does falls on all of them, and compares the medians.  The
- * result is the ratio: the times are those of this machine, and of an emulated one they
- * mean little.  With QEMU's -icount a microsecond is a thousand instructions, and the
- * times repeat.
+ * other load on the machine affects all of them, and compares the medians.  The result is
+ * the ratio: the times depend on the machine, and mean little on an emulated one.  With
+ * QEMU's -icount a microsecond is a thousand instructions, and the times vary less.
  *
  * The output is one line for each result, comma separated, after a heading: operation,
  * memory, bytes, microseconds, ratio.

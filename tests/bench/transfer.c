@@ -5,12 +5,12 @@
  * does without registration by fd: it copies the buffer to ordinary memory, sends it from
  * there to ordinary memory, and copies it out (a bounce).
  *
- * Ordinary memory is there twice: the difference between the two is the error of such a
- * measurement.
+ * Ordinary memory is measured twice: the difference shows the error of the measurement.
  *
  * "bandwidth" is the time of each of many writes, of which up to WINDOW are under way, and
  * some may be copied while others are sent.  "latency" is the time of a single write until
- * its completion.  The ratio is to ordinary memory; for a bounce, to the same memory without.
+ * its completion.  The ratio is relative to ordinary memory; that of a bounce is relative to
+ * the same memory without a bounce.
  */
 #include "bench/samples.h"
 #include "lib/case.h"
@@ -55,7 +55,7 @@ static void way_close(struct way *way)
 	memory_close(&way->at);
 }
 
-/* In a bounce each write that is under way has bytes of its own. */
+/* In a bounce each write that is under way has a separate part of the buffer. */
 static size_t slot(const struct way *way, int n, size_t bytes)
 {
 	return way->bounced ? n % WINDOW * bytes : 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * By which accessors the kernel reaches a dma-buf: I/O memory by those for it,
- * system memory by none of them.
+ * Which accessors the kernel uses for a dma-buf: the I/O accessors for I/O memory, and
+ * never for system memory.
  *
  * Kprobes watch the kernel's memcpy_toio() and memcpy_fromio().  QEMU's VRAM can be
  * reached by a plain memcpy() too, so no other case would notice the wrong one.
@@ -23,7 +23,7 @@ static void put(const char *file, const char *text)
 	close(fd);
 }
 
-/* How often the kernel has come to a probe. */
+/* How often the kernel has reached a probe. */
 static long hits(const char *probe)
 {
 	FILE *f = must(fopen(TRACING "kprobe_profile", "r"));

@@ -3,8 +3,8 @@
  * An exporter fails: the user gets its errno, importers hold nothing of the buffer, and as
  * soon as the exporter behaves the same buffer can be registered.
  *
- * Registration on Soft-RoCE calls vmap and begin_cpu_access.  A device that does DMA calls
- * attach and map; the one in the guest is vgem's.
+ * Registration on Soft-RoCE calls vmap and begin_cpu_access.  An importer that does DMA
+ * calls attach and map; in the guest this is vgem.
  */
 #include "exporters/test_buffer.h"
 
@@ -104,7 +104,7 @@ TEST_F(odd, is_scattered_in_memory)
 	uint32_t handle;
 
 	ASSERT_EQ(0, import(self, &handle));
-	/* No two pages are neighbours in memory, so none were merged. */
+	/* No two pages are neighbours in memory, so no entries were merged. */
 	ASSERT_EQ(PAGES, query(self->buf.fd).sg_entries);
 	unimport(self, handle);
 }

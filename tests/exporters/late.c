@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * An exporter takes its time: registration waits for a slow operation, for fences and for a
- * move, neither shorter nor longer.  A signal ends the wait, and so does kill -9; importers
- * then hold nothing of the buffer.
+ * An exporter is slow: registration waits for a slow operation, for fences and for a move,
+ * and no longer than needed.  A signal ends the wait, and so does kill -9; importers then
+ * hold nothing of the buffer.
  */
 #include "exporters/test_buffer.h"
 #include <pthread.h>
@@ -203,7 +203,7 @@ TEST_F(odd, is_no_longer_waited_for_when_a_signal_comes)
 	}
 }
 
-/* A process that registers the buffer, when it has had time to begin waiting. */
+/* Start a process that registers the buffer; return when it has had time to begin waiting. */
 static pid_t reg_in_child(int fd)
 {
 	pid_t pid = fork();
@@ -218,7 +218,7 @@ static pid_t reg_in_child(int fd)
 	return pid;
 }
 
-/* Another process holds the lock in a slow vmap; a vmap of ours would be quick. */
+/* Another process holds the lock in a slow vmap; a vmap of this process would be quick. */
 TEST_F(odd, whose_lock_another_has_is_no_longer_waited_for_when_a_signal_comes)
 {
 	double began;

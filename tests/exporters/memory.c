@@ -2,8 +2,8 @@
 /*
  * Bytes arrive where they belong, at every alignment and length, across pages that are not
  * neighbours in memory, in I/O memory and in system memory.  A case tries each copy with the
- * buffer at either end, and looks at the bytes around too.  exporters/accessors shows by
- * which accessors the kernel reaches I/O memory.
+ * buffer at either end, and looks at the bytes around too.  exporters/accessors shows which
+ * accessors the kernel uses for I/O memory.
  */
 #include "exporters/test_buffer.h"
 
@@ -30,7 +30,7 @@ FIXTURE_TEARDOWN(odd)
 #define LENGTHS 33
 #define AROUND 64
 
-/* In the middle of a page, and so that a border of pages comes at every byte. */
+/* In the middle of a page, and so that a page border falls on every byte of a range. */
 static const size_t places[] = { PAGE / 2, 2 * PAGE - 8, 3 * PAGE - 16, 4 * PAGE - 32 };
 
 /* Whether the N bytes at AT have the pattern of SEED, and those around are as they were. */

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * An exporter moves a buffer or takes its memory away.  It cannot tell that to an importer
- * by vmap.  So while there is one, a move is refused, and memory that was taken away stays
- * for that importer; a new registration gets ENODEV.
+ * An exporter moves a buffer or takes its memory away.  It has no way to notify an importer
+ * that uses vmap.  So while there is such an importer, a move is refused, and memory that
+ * was taken away stays for that importer; a new registration gets ENODEV.
  *
- * The last cases do it all at once, for three seconds each, or longer on a slow machine:
- * until everything that is to meet has happened at least once.
+ * The last cases do all this concurrently, for three seconds each, or longer on a slow
+ * machine: until each expected outcome has occurred at least once.
  */
 #include "exporters/test_buffer.h"
 #include "lib/random.h"
@@ -26,7 +26,7 @@ FIXTURE_TEARDOWN(odd)
 	EXPECT_TRUE(odd_close(self));
 }
 
-/* Whether a process that reads the buffer dies of SIGBUS. */
+/* Whether SIGBUS kills a process that reads the buffer. */
 static bool no_memory_is_there(FIXTURE_DATA(odd) *self)
 {
 	pid_t pid = fork();
@@ -143,7 +143,7 @@ TEST_F(odd, that_is_revoked_in_a_move_is_gone_after_it)
 	ASSERT_EQ(0, query(self->buf.fd).pages);
 }
 
-/* What a thread does to a buffer over and over, and how often. */
+/* A thread that does something to a buffer again and again, and how often it did. */
 struct race {
 	atomic_bool over;
 	int fd;
@@ -224,7 +224,7 @@ TEST_F_TIMEOUT(odd, that_moves_all_the_time_keeps_its_bytes, 60)
 	TH_LOG("%ld rounds, %ld moves, %ld refused", rounds, r.moved, r.busy);
 	ASSERT_EQ(0, r.odd);
 	ASSERT_EQ(r.moved, query(self->buf.fd).moves);
-	/* The last move may be under way. */
+	/* The last move may still be under way. */
 	signal_fences(self->buf.fd);
 	ASSERT_TRUE(behaves(self));
 }

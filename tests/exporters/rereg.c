@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A rereg moves an MR from a good buffer to one whose exporter misbehaves.  If that fails,
- * the class of the error and errno say so, importers hold nothing of the new buffer, and the
- * MR is as it was.  When the exporter behaves, the rereg succeeds.
+ * A rereg moves an MR from a good buffer to one whose exporter fails or is slow.  If the
+ * rereg fails, the return value gives the class of the error and errno the reason, importers
+ * hold nothing of the new buffer, and the MR is unchanged.  When the exporter works again,
+ * the rereg succeeds.
  */
 #include "exporters/test_buffer.h"
 #include <pthread.h>

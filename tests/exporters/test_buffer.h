@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The fixture odd: a buffer of the exporter that misbehaves as it is told (see
- * lib/test_exporter.h), ordinary memory at the other end, and a vgem card, which is
- * an importer that does DMA.
+ * The fixture odd: a buffer of the test exporter (see lib/test_exporter.h), ordinary
+ * memory at the other end, and a vgem card, which is an importer that does DMA.
  *
  * When a case ends, importers must hold nothing of the buffer; when the buffer is
  * closed, nothing at all may be left.
@@ -20,7 +19,10 @@
 
 #define SIZE (64 * PAGE)
 #define PAGES (SIZE / PAGE)
-/* A delay is a number of ticks; on a busy machine the count of ticks is late. */
+/*
+ * A delay is a number of ticks.  On a busy machine the kernel counts ticks late, so a delay
+ * may be shorter by the clock.
+ */
 #define AT_LEAST(ms) ((ms) * 3 / 4)
 
 FIXTURE(odd)
@@ -57,7 +59,7 @@ static inline bool odd_close(FIXTURE_DATA(odd) *self)
 	return nothing_left() && rest;
 }
 
-/* Put another buffer in the place of the first. */
+/* Replace the buffer by another one. */
 static inline void odd_replace(FIXTURE_DATA(odd) *self, uint32_t flags)
 {
 	memory_close(&self->buf);

@@ -3,8 +3,9 @@
  * Every allocation and every copy fails once: of a registration of each kind, of a dereg,
  * and of a context that is opened, closed, or left with MRs in it at exit.
  *
- * A call that failed leaves nothing behind; one that survived the fault did all it should.
- * What destroys an object survives every fault, unless it cannot read which object.
+ * A call that fails leaves nothing behind; a call that succeeds despite the fault has done
+ * all its work.  A call that destroys an object succeeds despite every fault, unless it
+ * cannot copy the arguments that name the object.
  */
 #include "faults/sweep.h"
 #include "lib/harness.h"
@@ -65,7 +66,7 @@ TEST_F_TIMEOUT(fault, registration_by_address, 120)
 	sweep_reg(&self->env, IN_HOST, BY_WRITE);
 }
 
-/* Each time a new file without a page in it; SIZE would take too long. */
+/* Use a new file without a page in it each time; SIZE would take too long. */
 TEST_F_TIMEOUT(fault, registration_of_a_memfd_with_holes, 120)
 {
 	struct env *env = &self->env;
@@ -225,7 +226,7 @@ TEST_F_TIMEOUT(fault, closing_a_context_with_mrs_in_it_leaves_nothing, 120)
 	check_nothing_left(env);
 }
 
-/* Whether the exit of a process came to point N; its fail-nth tells while it is a zombie. */
+/* Whether the exit of a process reached point N; read its fail-nth while it is a zombie. */
 static bool exit_failing_at(struct env *env, unsigned int n)
 {
 	int gate[2], status, fd;

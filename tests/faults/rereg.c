@@ -3,8 +3,8 @@
  * Every allocation and every copy of a rereg fails once, whatever it changes, from and to
  * every kind of memory, by each of the three entries.
  *
- * After a call that failed the MR is as it was; after one that survived the fault it is as
- * it was to be: keys, range, PD and memory.
+ * After a call that fails the MR is unchanged.  After a call that succeeds despite the fault
+ * it has the same keys, and the range, PD and memory that the call asked for.
  */
 #include "faults/sweep.h"
 #include "lib/harness.h"

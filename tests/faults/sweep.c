@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * See sweep.h.  /proc/self/fail-nth makes one point fail, of the thread that writes
- * to it.  The settings of the kernel's fault injection that are changed here say only
- * what counts as a point.  The program puts them back when it ends, whatever its cases
- * did: those run in processes of their own.
+ * See sweep.h.  /proc/self/fail-nth makes one point of failure fail, in the thread that
+ * writes to it.  The settings of the kernel's fault injection that are changed here only
+ * define what counts as a point.  The program restores them when it ends, even if a case
+ * dies: cases run in child processes.
  *
  * A fault writes nothing to the log; with FAIL_NTH_VERBOSE=2 it writes its call trace.
  */
@@ -109,10 +109,10 @@ bool sweep_next(struct sweep *s)
 }
 
 /*
- * Nothing fails from here on.  If the call came to point N it may have failed, with
- * ENOMEM or EFAULT; if not it must have succeeded.
+ * Nothing fails from here on.  If the call reached point N it may have failed, with
+ * ENOMEM or EFAULT; if not, it must have succeeded.
  *
- * A read of fail-nth copies, and so does a write, so point N may be in one of them.
+ * To read or write fail-nth also copies from or to user space, so point N may be there.
  */
 void fail_end(struct sweep *s, int err)
 {
@@ -199,7 +199,7 @@ bool fd_left(struct env *env)
 	return lowest_fd() != env->free_fd;
 }
 
-/* So many bytes are pinned for what the calls have left. */
+/* Check that BYTES more are pinned than when the environment was opened. */
 void check_pinned(struct env *env, size_t bytes)
 {
 	long kb = pinned_kb() - env->pinned;
@@ -222,7 +222,7 @@ void check_nothing_left(struct env *env)
 
 void env_close(struct env *env)
 {
-	if (env->free_fd)	/* env_open() came to its end */
+	if (env->free_fd)	/* env_open() has finished */
 		check_nothing_left(env);
 	for (int i = 0; i < 2; i++) {
 		mr_close(env->local_mr[i]);

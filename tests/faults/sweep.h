@@ -2,7 +2,7 @@
 /*
  * A sweep makes the same call again and again.  In the Nth call the Nth point of
  * failure fails: an allocation, of slab or of pages, or a copy from or to user
- * space.  The sweep is over when a call has fewer points than that.
+ * space.  The sweep is over when a call has fewer than N points.
  *
  *	struct sweep s = {};
  *
@@ -10,7 +10,7 @@
  *		fail_at(s.n);
  *		err = call();
  *		fail_end(&s, err);
- *		look at what there is now
+ *		check the state
  *	}
  *	sweep_end(&s, ...);
  */
@@ -32,15 +32,15 @@ void fail_at(unsigned int n);
 struct sweep {
 	unsigned int n;		/* the point that fails; counts from 1 */
 	unsigned int errors;	/* calls that failed */
-	bool over;		/* the last call has not come to point N */
+	bool over;		/* the last call has not reached point N */
 };
 
 bool sweep_next(struct sweep *s);
 void fail_end(struct sweep *s, int err);
 void sweep_end(const struct sweep *s, const char *how, const char *what, const char *of);
 
-/* What the calls need, and the counts from before them. */
-#define SIZE (130 * PAGE)	/* more than two nodes of an xarray hold */
+/* What the calls need, and the counts before them. */
+#define SIZE (130 * PAGE)	/* more pages than two nodes of an xarray hold */
 
 enum kind { IN_DMABUF, IN_MEMFD, IN_HOST, NR_KINDS };
 extern const char *const kind_name[NR_KINDS];

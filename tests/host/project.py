@@ -47,7 +47,7 @@ class ProjectTest(unittest.TestCase):
         path.write_text(text.replace(before, after))
 
     def stub(self, name, text):
-        """Put a program of the test's own in place of one of the project."""
+        """Replace a program of the project by one of the test."""
         path = self.project / name
         path.unlink(missing_ok=True)
         self.write(self.project, {name: '#!/bin/bash\n' + text})
@@ -67,7 +67,7 @@ class ProjectTest(unittest.TestCase):
         return self.run_in(cwd or self.project, self.project / 'scripts' / name, *arguments)
 
     def made(self, name, *arguments):
-        """What a program prints that has to succeed."""
+        """Run a program, which must succeed; return what it prints."""
         done = self.script(name, *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.strip()

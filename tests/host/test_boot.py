@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """scripts/boot does what its --help says: arguments, environment and working directory
-arrive in the guest, output and exit status come back whole, and nothing that goes wrong
-is taken for success."""
+arrive in the guest, output and exit status come back whole, and no failure is taken for
+success."""
 
 import hashlib
 import os
@@ -30,7 +30,7 @@ BOOT = os.path.join(TOP, "scripts", "boot")
 
 
 def setUpModule():
-    """What takes long the first time is done before any test looks at a clock."""
+    """Do what takes long the first time before any test measures a time."""
     machine.kernel_image()
     machine.accelerator()
 
@@ -61,7 +61,7 @@ def qemus(token):
 
 
 class Arguments(unittest.TestCase):
-    """A wrong argument is named, with what would be right, before anything is built."""
+    """A wrong argument is named, with what is allowed, before anything is built."""
 
     def check(self, said, *words):
         with self.subTest(words=words):
@@ -235,7 +235,7 @@ class Network(unittest.TestCase):
 
 
 class Trouble(unittest.TestCase):
-    """What goes wrong is not taken for success."""
+    """No failure is taken for success."""
 
     PROVOKE = "echo {} >/sys/kernel/debug/provoke-crash/DIRECT; echo done"
 
@@ -398,7 +398,7 @@ class FromPython(unittest.TestCase):
         self.assertEqual((guest.status, guest.reports), (0, []))
 
     def test_output_that_is_read_slowly_arrives_whole(self):
-        # So much fits into the queue between the guest and QEMU, which ends with the guest.
+        # This much fits into the queue between the guest and QEMU; QEMU ends with the guest.
         guest = machine.Guest(["head", "-c", "3000000", "/dev/zero"],
                               output=lambda data: time.sleep(len(data) / 1e6)).run()
         self.assertEqual((guest.status, guest.why, len(guest.output)), (0, None, 3000000))
@@ -454,7 +454,7 @@ class Console(unittest.TestCase):
     """The search for complaints in a console log."""
 
     def check(self, *texts):
-        """Each of the texts is one report, whole; what is between is not."""
+        """Each of the texts is one whole report; the lines between them are none."""
         log = "[    1.0] fine\r\n" + "\n[    1.1] fine too\n".join(texts) + "\n[  200.0] and fine\n"
         found = console.reports(log)
         strip = [re.sub(r"(?m)^\[ *[\d.]+\] ", "", text) for text in texts]

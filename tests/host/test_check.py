@@ -171,7 +171,7 @@ class Ends(Check):
                 for line in process.stdout:
                     if "test_known" in line:  # test_slow is next
                         break
-                for _ in range(2):  # as timeout does, and people
+                for _ in range(2):  # as timeout(1) and users do
                     process.send_signal(number)
                     time.sleep(0.02)
                 err = process.communicate(timeout=60)[1]

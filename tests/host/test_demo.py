@@ -66,7 +66,7 @@ def load():
 
 
 def descendants(pid):
-    """The processes that a process has started, and those that they have."""
+    """The processes that a process has started, directly or not."""
     table = subprocess.run(["ps", "-eo", "pid=,ppid="], stdout=subprocess.PIPE, text=True).stdout
     parents = [tuple(map(int, line.split())) for line in table.splitlines()]
     found = [pid]
@@ -239,7 +239,7 @@ class Pictures(InDirectory):
 
 
 class Verdict(InDirectory):
-    """What scripts/demo makes of a screen; the two guests are made up."""
+    """What scripts/demo says about a screen, without real guests."""
 
     def verdict(self, sent, screen):
         results = {"driver": "d", "fd_type": "f", "bytes": "4096000", "register_ns": "1500000",

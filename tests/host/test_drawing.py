@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Documentation/registration.svg is what its program makes, and names functions that
-are where it says."""
+"""Documentation/registration.svg is what its program makes, and each function that it
+names is in the file that it names."""
 
 import importlib.machinery
 import importlib.util

@@ -33,7 +33,7 @@ compile_perftest) mkdir -p "$here/build/perftest-obj" ;;
 esac
 '''
 
-# The joined trees are the test's.
+# The tests make the joined trees themselves.
 JOIN = '''
 for name; do :; done
 echo "$(cd "$(dirname "$0")/.." && pwd)/build/$name"
@@ -125,7 +125,7 @@ class FreshTest(ProjectTest):
             done = self.script('kernel')
             self.assertEqual(done.returncode, 1)
             self.assertIn('FAILED', done.stderr)
-        # What is as at the last good build is not taken for it: half of another is there.
+        # The source is that of the last good build again, but the product is half of another.
         self.write(self.project / 'build/linux', {'a.c': 'int a;\n'})
         (self.project / 'fail').unlink()
         self.assertEqual(self.calls('kernel'), ['compile'])
@@ -141,7 +141,7 @@ class FreshTest(ProjectTest):
             while not (self.project / 'calls').exists():
                 time.sleep(0.01)
             self.write(self.project / 'build/kernel', {'bzImage.part.1': 'half'})
-            # All of it: the step has a group of its own.
+            # Kill each process: the step has a process group of its own.
             for pid in [process.pid, *self.descendants(process.pid)]:
                 with contextlib.suppress(ProcessLookupError):  # it was about to end
                     os.kill(pid, signal.SIGKILL)

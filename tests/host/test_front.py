@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Tests of what a newcomer meets first: a host that lacks something is told so at once,
-in a line or two, with what to do; and the programs can be called from anywhere.
+"""Tests of what a new user sees first: if the host lacks something, a program says so at
+once, in a line or two, with what to do; and the programs can be called from anywhere.
 
-A full or read-only disk is a mount in a namespace of the test's own, an ordinary user
-is "nobody"; both need root.
+A full or read-only disk is a mount in a separate namespace, an ordinary user is "nobody";
+both need root.
 """
 
 import os
@@ -28,7 +28,7 @@ class FrontTest(ProjectTest):
     def setUp(self):
         super().setUp()
         self.build = self.project / 'build'
-        # What would take long notes that it was called.
+        # These stubs of slow programs note that they were called.
         self.env['PATH'] = f'{self.project}/bin:{self.env["PATH"]}'
         for name in ('mmdebstrap', 'bwrap', 'newuidmap'):
             self.stub(f'bin/{name}', 'echo called >>"$HOME/called"; exit 1')
@@ -61,12 +61,12 @@ class FrontTest(ProjectTest):
             *command)
 
     def give(self, *paths):
-        """Let them, with all below, belong to the ordinary user."""
+        """Give these paths, with all below, to the ordinary user."""
         user = pwd.getpwnam(USER)
         subprocess.run(['chown', '-hR', f'{user.pw_uid}:{user.pw_gid}', *paths], check=True)
 
     def refused(self, done, *texts):
-        """It says so in a few lines, and nothing was begun."""
+        """The program says so in a few lines, and has started nothing."""
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         for text in texts:
             self.assertIn(text, done.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Programs share a guest as long as all goes well, and a failure is reported for the
+"""Programs share a guest as long as no program fails, and a failure is reported for the
 program that caused it: kit/mrfd/pool.py, and kit/guest/run in the guest."""
 
 import os
@@ -23,13 +23,13 @@ PROVOKE = "echo {} >/sys/kernel/debug/provoke-crash/DIRECT; "
 
 
 def setUpModule():
-    """What takes long the first time is done before any test looks at a clock."""
+    """Do what takes long the first time before any test measures a time."""
     machine.kernel_image()
 
 
 def run(*scripts, limit=60, wanted=()):
-    """What is told of programs a, b, c...: a list of (name, result, why) each,
-    and last that of what no program is to blame for."""
+    """The results of programs a, b, c...: a list of (name, result, reason) for each,
+    and at the end one for the problems that belong to no program."""
     told = [[]]
     options = programs.guest_options("base", RXE)
     guests = pool.Guests(lambda case: told[-1].append((case.title, case.result, case.reason)))
@@ -115,7 +115,7 @@ class Guests(unittest.TestCase):
 
 
 class Lane:
-    """Stands for Guests of which only the end counts."""
+    """A stub of Guests that notes only that it was ended."""
     ended = False
 
     def end(self):
@@ -127,7 +127,7 @@ class Lanes(unittest.TestCase):
         both, ran, lanes = threading.Barrier(2, timeout=30), [], [Lane(), Lane()]
 
         def program(name, lane):
-            both.wait()  # nobody gets on alone
+            both.wait()  # each program waits for another one
             ran.append((name, lane))
         pool.in_lanes(lanes, list("abcdef"), program)
         self.assertEqual(sorted(name for name, lane in ran), list("abcdef"))

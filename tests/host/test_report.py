@@ -88,7 +88,7 @@ class Bench(unittest.TestCase):
 
 
 class Page(html.parser.HTMLParser):
-    """Checks that what is opened is closed, and collects what is asked for."""
+    """Check that each tag that is opened is closed; collect the text and the links."""
     VOID = {"meta", "img", "source", "link", "wbr"}
     OPTIONAL = {"th", "td", "tr", "li", "dt", "dd", "p"}
 

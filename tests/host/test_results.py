@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Results are kept once; KTAP, JUnit and the sums come from that."""
+"""Results are kept once; KTAP, JUnit and the sums are made from them."""
 
 import json
 import os
@@ -186,7 +186,7 @@ class Ci(unittest.TestCase):
             file.write("2" if failed else "0")
 
     def ci(self):
-        """Its exit status and last line."""
+        """The exit status and last line of .ci/run."""
         make = os.path.join(self.top, "make")
         with open(make, "w", encoding="utf-8") as file:
             file.write('#!/bin/sh\nname=check\n[ "$2" ] && name=check-debug\n'

@@ -23,7 +23,7 @@ RDMA = "/mrfd/build/rdma-core-obj"
 
 
 def setUpModule():
-    """What takes long the first time is done before any test looks at a clock."""
+    """Do what takes long the first time before any test measures a time."""
     machine.tool("rdma-core")
     machine.tool("perftest")
     machine.kernel_image()
@@ -42,7 +42,7 @@ class Terminal:
             os.execve(SHELL, [SHELL], {**os.environ, "TERM": "dumb"})
 
     def read_until(self, pattern, limit=120):
-        """Read until this is in the text; what was before it."""
+        """Read until the pattern is in the text; return the text before it."""
         deadline = time.monotonic() + limit
         while not (match := re.search(pattern, self.text)):
             left = max(0, deadline - time.monotonic())
@@ -57,7 +57,7 @@ class Terminal:
         return match.string[:match.start()]
 
     def type(self, line):
-        """(exit status, output) of one line."""
+        """Run one line; return its (exit status, output)."""
         os.write(self.terminal, line.encode() + b"; echo status=$?\n")
         self.read_until(r"status=\$\?\n")  # the echo of what was typed
         output = self.read_until(PROMPT)

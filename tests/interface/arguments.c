@@ -2,7 +2,7 @@
 /* Wrong arguments, each by the ioctl() and by the write() entry, which have to agree. */
 #include "interface/mistakes.h"
 
-/* The argument that is wrong, and what it is instead. */
+/* The argument that is wrong, and the value or object that it gets. */
 enum field { MR, FLAGS, PD, ACCESS, TYPE, FD, OFFSET, LENGTH, IOVA_ };
 enum object { NUMBER, A_CQ, A_PD, AN_MR, DEAD_PD, DEAD_MR, OTHER_PD, OTHER_MR, A_MEMFD, A_SOCKET,
 	      CMD_FD, A_DMABUF };
@@ -125,7 +125,7 @@ TEST_F_TIMEOUT(uapi, both_entries_say_the_same_of_each_mistake, 300)
 	ASSERT_EQ(0, self->failures);
 }
 
-/* Without that the other cases would show nothing. */
+/* If these calls did not succeed, the failures in the other cases would prove nothing. */
 TEST_F(uapi, without_a_mistake_both_entries_succeed)
 {
 	for (int e = 0; e < NR_ENTRIES; e++) {

@@ -202,10 +202,10 @@ TEST_F(reg, a_device_without_the_op_is_EOPNOTSUPP)
 
 TEST_F(reg, the_write_command_registers)
 {
-	/* The library does not know this MR; closing the device releases it. */
+	/* The library does not know this MR, so closing the device has to release it. */
 	ASSERT_EQ(0, errno_of_write_cmd(self->pd, 0, SIZE, 0, DMABUF, self->buf.fd, RW));
 	ASSERT_EQ(1, mr_count());
-	/* The MR uses the PD, so that is left to the close too. */
+	/* The MR uses the PD, so the PD cannot be deallocated before. */
 	device_close(self->ctx);
 	self->pd = NULL;
 	self->ctx = NULL;

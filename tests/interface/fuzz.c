@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * 100,000 calls of reg, rereg and dereg that are nearly right, by both entries: in each,
- * up to three things have a value that somebody may not have thought of.  There are two
- * processes of two threads each.  The threads of a process share a context and its MRs, so
- * one may use, reregister or deregister an MR while the other does.
+ * 100,000 calls of reg, rereg and dereg that are nearly correct, by both entries: in each,
+ * up to three things have an unexpected value.  There are two processes of two threads each.
+ * The threads of a process share a context and its MRs, so one may use, reregister or
+ * deregister an MR while the other does.
  *
- * No case looks at the result of a single call.  The kernel must survive without a word in
- * its log; in the end everything is closed, nothing is pinned, and a new MR works.  To show
- * that the calls were nearly right, a good part of each kind must succeed, and every
+ * No case looks at the result of a single call.  The kernel must survive and log nothing; at
+ * the end everything is closed, nothing is pinned, and a new MR works.  To show that the
+ * calls were nearly correct, more than a tenth of each kind must succeed, and every
  * documented errno must occur.
  *
- * MRFD_SEED in the environment of scripts/check repeats the calls of a run, each thread's in
- * their order.  How those of two threads mix, and so what a handle names at that moment, is
- * up to the scheduler.
+ * MRFD_SEED in the environment of scripts/check repeats the calls of a run; each thread
+ * makes its calls in the same order.  The scheduler decides how the calls of two threads
+ * interleave, and so which object a handle names at a moment.
  */
 #include "lib/counts.h"
 #include "lib/harness.h"
@@ -42,7 +42,7 @@
 enum op { REG, REREG, DEREG, NR_OPS };
 static const char *const op_name[] = { "reg", "rereg", "dereg" };
 
-/* Of all processes. */
+/* The counts of all processes. */
 struct stats {
 	atomic_uint calls[NR_OPS], ok[NR_OPS], err[256];
 };
@@ -59,7 +59,7 @@ struct target {
 	int nr_fds;
 	atomic_uint mr[MRS];	/* handles, some of them dead */
 	uint8_t *out;		/* the kernel may write here */
-	uint64_t bad[5];	/* and not here */
+	uint64_t bad[5];	/* and must not write here */
 };
 
 struct worker {
@@ -312,7 +312,7 @@ static void one_call(struct worker *w)
 	while (fields--)
 		change_field(w, &c);
 	if (op == DEREG) {
-		/* or a handle of another kind of object, which dereg must not touch */
+		/* sometimes a handle of another kind of object, which dereg must not touch */
 		one_dereg(w, e, below(w, 8) ? c.mr : below(w, 64));
 		return;
 	}
@@ -322,7 +322,7 @@ static void one_call(struct worker *w)
 		err = call_write(w, &c, changes, &handle);
 	count(w, op, err);
 	if (!err && op == REG && handle != -1u) {
-		/* it may replace another one in the table, which is then deregistered */
+		/* it may replace another handle in the table; deregister that MR */
 		handle = atomic_exchange(&one_of(w, w->t->mr), handle);
 		if (handle != -1u)
 			one_dereg(w, e, handle);
@@ -464,7 +464,7 @@ static void run(struct stats *stats, uint64_t seed, int nr)
 	_exit(0);
 }
 
-/* Every errno that mr_fd.rst documents, but ENOSPC of a file system; and the ABI's own. */
+/* Every errno that mr_fd.rst documents, except ENOSPC of a file system, and those of the ABI. */
 static const int wanted[] = {
 	EBADF, EBADFD, EACCES, EPERM, ERANGE, EOVERFLOW, EINVAL, EOPNOTSUPP, ENXIO, ENOMEM,
 	ENOENT, EFAULT, ENOSPC, EPROTONOSUPPORT,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * An MR needs neither the fd that it was made from nor the process that made the buffer.
- * Whatever way it ends, by dereg, by exit, by a signal in the middle of traffic, or with
- * its device, nothing is left.
+ * However the MR ends, by dereg, by exit, by a signal in the middle of traffic, or with its
+ * device, nothing is left.
  */
 #include "lib/counts.h"
 #include "lib/harness.h"
@@ -27,7 +27,7 @@ FIXTURE_SETUP(life)
 FIXTURE_TEARDOWN(life)
 {
 	if (!device_exists())
-		EXPECT_TRUE(device_add());	/* the case has failed while it was deleted */
+		EXPECT_TRUE(device_add());	/* the case failed while the device was deleted */
 	EXPECT_TRUE(nothing_left());
 }
 
@@ -104,7 +104,7 @@ TEST_F(life, a_buffer_can_be_registered_many_times)
 	traffic_close(&t);
 }
 
-/* A child with RDMA under way until it is killed; it writes a byte to READY when there is. */
+/* A child that does RDMA until it is killed; it writes a byte to READY after a few writes. */
 static pid_t start_traffic(enum memory_kind kind, int ready)
 {
 	pid_t pid = fork();
@@ -190,7 +190,7 @@ TEST_F_TIMEOUT(life, a_device_deleted_amid_traffic_leaves_nothing, 120)
 		device_delete_exec();
 	/*
 	 * The delete waits for processes that have the device open: rxe cannot take
-	 * it away from them.  When the process has ended, so must the delete.
+	 * it away from them.  When the process has ended, the delete must end too.
 	 */
 	sleep(1);
 	ASSERT_EQ(SIGKILL, kill_and_wait(pid));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * What can be wrong only in an ioctl() or only in a write(): attributes, sizes, the header,
- * and the memory that holds the message or takes the answer.
+ * and the memory of the message and of the response.
  */
 #include "interface/mistakes.h"
 #include <sys/wait.h>
 
-/* A right message, for a case to spoil and send. */
+/* A correct message, in which a case then makes a mistake before it sends it. */
 static struct keys *msg_right(FIXTURE_DATA(uapi) *self, union msg *m, bool rereg)
 {
 	static struct keys keys;
@@ -16,7 +16,7 @@ static struct keys *msg_right(FIXTURE_DATA(uapi) *self, union msg *m, bool rereg
 	return &keys;
 }
 
-/* Send it; deregister the MR, should there be one. */
+/* Send it; if this made an MR, deregister it. */
 static int sent(FIXTURE_DATA(uapi) *self, union msg *m, bool rereg)
 {
 	int err = msg_send(self->ctx->cmd_fd, m);
@@ -188,7 +188,7 @@ TEST_F(uapi, a_header_that_is_wrong_is_refused)
 	ASSERT_EQ(0, self->failures);
 }
 
-/* A message in memory that the kernel cannot read, or not write. */
+/* Send a message from memory that the kernel cannot read or cannot write. */
 static int sent_from(FIXTURE_DATA(uapi) *self, const void *at)
 {
 	return msg_send(self->ctx->cmd_fd, (union msg *)at);
@@ -220,7 +220,7 @@ TEST_F(uapi, memory_of_an_ioctl_that_cannot_be_used_is_EFAULT)
 		expect(self, rereg, "ioctl() of", "half", sent_from(self, none - n / 2), EFAULT);
 		memcpy(none - 10, &m, 10);
 		expect(self, rereg, "ioctl() of", "a piece", sent_from(self, none - 10), EFAULT);
-		/* The kernel writes to the message which attributes it has answered. */
+		/* The kernel marks in the message the attributes that it has written. */
 		ASSERT_EQ(0, mprotect(ro, PAGE, PROT_READ | PROT_WRITE));
 		memcpy(ro, &m, n);
 		ASSERT_EQ(0, mprotect(ro, PAGE, PROT_READ));
@@ -323,7 +323,7 @@ TEST_F(uapi, memory_of_a_write_that_cannot_be_used_is_EFAULT)
 		memcpy(none - 8, &w, 8);
 		expect(self, rereg, "write() of", "a header",
 		       wrote(self, none - 8, size, rereg, &resp), EFAULT);
-		/* The kernel only reads it. */
+		/* The kernel only reads the command. */
 		ASSERT_EQ(0, mprotect(ro, PAGE, PROT_READ | PROT_WRITE));
 		memcpy(ro, &w, size);
 		ASSERT_EQ(0, mprotect(ro, PAGE, PROT_READ));
@@ -335,7 +335,7 @@ TEST_F(uapi, memory_of_a_write_that_cannot_be_used_is_EFAULT)
 
 #define PROCESSES 300
 
-/* A context that is refused must not keep its reference on the process. */
+/* A call for a context that is refused must not leave a reference on the process. */
 TEST_F_TIMEOUT(uapi, a_second_context_is_EINVAL_and_keeps_no_process, 120)
 {
 	long before = slab_objects("task_struct");
@@ -356,7 +356,7 @@ TEST_F_TIMEOUT(uapi, a_second_context_is_EINVAL_and_keeps_no_process, 120)
 		ASSERT_EQ(pid, waitpid(pid, &status, 0));
 		ASSERT_EQ(0, status);
 	}
-	/* Processes are freed a little later, and others come and go. */
+	/* Processes are freed a little later, and unrelated ones start and end. */
 	for (int i = 0; i < 50 && slab_objects("task_struct") > before + PROCESSES / 6; i++)
 		usleep(100000);
 	ASSERT_GE(before + PROCESSES / 6, slab_objects("task_struct"));

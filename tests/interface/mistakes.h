@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The fixture uapi, for wrong calls to the kernel itself, without the library.  A
- * case makes each mistake in a registration and in a reregistration that are right
- * otherwise, and expects its errno.  After that there must not be one MR more, and
- * the MR that was to be reregistered has the keys and the range that it had, and
- * RDMA still writes and reads its memory.
+ * case makes each mistake in a registration and in a reregistration that are correct
+ * otherwise, and expects its errno.  After each call the number of MRs must be the
+ * same, the MR to reregister must have the same keys and range, and RDMA must still
+ * write and read its memory.
  */
 #ifndef MISTAKES_H
 #define MISTAKES_H
@@ -45,7 +45,7 @@ static inline void other_open(FIXTURE_DATA(uapi) *self)
 	};
 	struct keys keys;
 
-	/* So many that their handles mean nothing in the context of the case. */
+	/* Allocate many, so that the last handle does not exist in the context of the case. */
 	self->other = device_open();
 	for (int i = 0; i < 40; i++)
 		self->other_pd = must(ibv_alloc_pd(self->other))->handle;
@@ -62,7 +62,7 @@ static inline void dead_open(FIXTURE_DATA(uapi) *self, const struct fd_call *c)
 
 	if ((errno = fd_call(self->ctx->cmd_fd, BY_IOCTL, c, &keys)) ||
 	    (errno = mr_dereg(self->ctx->cmd_fd, BY_IOCTL, keys.handle)))
-		fail_case("an MR to be dead");
+		fail_case("register and deregister an MR");
 	self->dead_mr = keys.handle;
 	self->dead_pd = pd->handle;
 	if ((errno = ibv_dealloc_pd(pd)) || (errno = ibv_dealloc_pd(keep)))
@@ -112,7 +112,7 @@ FIXTURE_TEARDOWN(uapi)
 	EXPECT_TRUE(nothing_left());
 }
 
-/* Calls that are right.  The reregistration changes all, to the same. */
+/* Correct calls.  The reregistration changes everything, to the same values. */
 static inline struct fd_call right_call(FIXTURE_DATA(uapi) *self, bool rereg)
 {
 	return (struct fd_call){
@@ -137,7 +137,7 @@ static inline bool moves_data(FIXTURE_DATA(uapi) *self)
 			IOVA + from, self->mr.rkey) && filled(self->local.cpu, n, seed, "read");
 }
 
-/* Whether the MR is as it was, and there is no other. */
+/* Whether the MR is unchanged, and the number of MRs too. */
 static inline bool intact(FIXTURE_DATA(uapi) *self)
 {
 	struct mr_info info;

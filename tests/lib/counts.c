@@ -45,9 +45,9 @@ long pinned_kb(void)
 }
 
 /*
- * Until a cache is shrunk, free objects of the slab that a CPU allocates from count
- * as used, and so do those that KASAN keeps; they do so again at the next
- * allocation.  So shrink, read at once, and take the least of three.
+ * The count includes free objects in the slab that a CPU allocates from, and those that
+ * KASAN keeps.  To shrink the cache takes them out of the count until the next
+ * allocation.  So shrink, read at once, and use the least of three counts.
  */
 long slab_objects(const char *cache)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* How much the kernel holds of what a case must not leave behind. */
+/* Counts of what a case must not leave behind in the kernel. */
 #ifndef LIB_COUNTS_H
 #define LIB_COUNTS_H
 

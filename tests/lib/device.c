@@ -94,7 +94,7 @@ uint32_t device_driver_id(void)
 }
 
 /*
- * On Ethernet the first RoCE v2 GID: any will do, as both ends are on this device.
+ * On Ethernet the first RoCE v2 GID: each of them works, as both ends are on this device.
  * On InfiniBand the port's LID.
  */
 bool device_address(struct ibv_context *ctx, struct ibv_ah_attr *ah)

@@ -6,7 +6,7 @@
  *	MRFD_DEVICE		its name in the names of cases: rxe
  *	MRFD_VERBS_DEVICE	its verbs name in the guest: rxe0
  *	MRFD_NETDEV		its network device, where it has one
- *	MRFD_DEVICE_CAN		words for what it can do that another may not:
+ *	MRFD_DEVICE_CAN		words for what it can do and another device may not:
  *
  *	reg_mr_fd	ibv_reg_mr_fd() of a dma-buf in system memory
  *	rereg_mr_fd	ibv_rereg_mr_fd()
@@ -38,23 +38,23 @@ bool device_can(const char *word);
 void need(const char *word);
 
 struct ibv_context *device_open(void);
-/* Another one that the guest has. */
+/* Open another device of the guest. */
 struct ibv_context *device_open_named(const char *name);
-/* NULL if it is not there, or cannot connect yet. */
+/* NULL if the device does not exist, or cannot connect yet. */
 struct ibv_context *device_open_if_ready(void);
 void device_close(struct ibv_context *ctx);
 void pd_close(struct ibv_pd *pd);
 
-/* Whether the kernel knows it, and whether it comes within ten seconds. */
+/* Whether the device exists, and whether it gets ready within ten seconds. */
 bool device_exists(void);
 bool device_gets_ready(void);
-/* "rdma link": true if it succeeds.  A delete waits for those who have it open. */
+/* "rdma link": true if it succeeds.  A delete waits until nobody has the device open. */
 bool device_add(void);
 void device_delete_exec(void) __attribute__((noreturn));
-/* Its port's counters that are not 0, to stderr. */
+/* Print the port's counters that are not 0 to stderr. */
 void device_print_counters(void);
 
-/* How a QP of it reaches another QP of it. */
+/* The address by which a QP of the device reaches another QP of the device. */
 bool device_address(struct ibv_context *ctx, struct ibv_ah_attr *ah);
 
 #endif

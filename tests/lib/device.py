@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What device.h is, for programs in Python."""
+"""device.h for programs in Python."""
 
 import os
 import unittest

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The fixture fd_mr, with a variant for each exporter: an MR of a buffer of it, with
+ * The fixture fd_mr, with a variant for each exporter: an MR of one of its buffers, with
  * every right, and an MR of ordinary memory at the other end.
  */
 #ifndef LIB_FD_MR_H

@@ -5,8 +5,8 @@
  *
  * By itself the harness leaves the teardown out if the setup fails, and at -O2 also
  * after a failed ASSERT_*: it goes back by longjmp() to a function that then reads a
- * local variable which the jump has made indeterminate.  So here FIXTURE_SETUP() notes
- * the teardown, and whatever would jump calls it instead.
+ * local variable which the jump has made indeterminate.  So FIXTURE_SETUP() stores the
+ * teardown here, and instead of each jump the teardown is called.
  */
 #ifndef LIB_HARNESS_H
 #define LIB_HARNESS_H

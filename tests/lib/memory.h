@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Memory of every kind that an MR can have.  Whatever has an fd is mapped too, and
- * RDMA has no part in that mapping: by it a case looks at what really arrived.
+ * Memory of every kind that an MR can have.  Memory with an fd is also mapped into the
+ * process.  RDMA does not use that mapping, so a case sees there what really arrived.
  *
  * vgem, udmabuf, the system heap and virtio-gpu export system memory as a dma-buf;
- * bochs exports VRAM, which is I/O memory.  A guest without the exporter is a
- * mistake of whoever booted it: memory_open() fails the case.
+ * bochs exports VRAM, which is I/O memory.  If the guest lacks the exporter,
+ * memory_open() fails the case.
  */
 #ifndef LIB_MEMORY_H
 #define LIB_MEMORY_H
@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define PAGE 4096ul
-#define IOVA 0x7000000000ul	/* where an MR of an fd begins, if a case does not care */
+#define IOVA 0x7000000000ul	/* the iova of an MR of an fd, if a case needs no other */
 
 enum memory_kind { HOST, MEMFD, VGEM, UDMABUF, HEAP, VIRTIO_GPU, BOCHS, TEST_EXPORTER };
 
@@ -29,32 +29,32 @@ struct memory {
 	enum ibv_mr_fd_type fd_type;
 	uint64_t iova;			/* of an MR of it; of HOST memory its address */
 	int drm_fd;			/* of a DRM exporter, else -1 */
-	uint32_t handle;		/* there */
+	uint32_t handle;		/* of the buffer on drm_fd */
 	uint8_t *before;		/* a copy of its bytes, see memory_mark() */
 };
 
 /* SIZE is a multiple of PAGE; a bochs buffer has at least the bytes of its screen. */
 void memory_open(struct memory *m, enum memory_kind kind, size_t size);
-/* With the pattern of SEED in it, and marked. */
+/* The same; filled with the pattern of SEED, and marked. */
 void memory_open_filled(struct memory *m, enum memory_kind kind, size_t size, uint32_t seed);
-/* Memory that is all 0, or half open, may be closed too. */
+/* Also for a struct that is all 0, and for memory that was opened only in part. */
 void memory_close(struct memory *m);
 void memory_close_fd(struct memory *m);
 
-/* Keep a copy of its bytes; whether they are the same, or but for N at FROM. */
+/* Keep a copy of its bytes.  Later: whether no byte changed, or none but the N at FROM. */
 void memory_mark(struct memory *m);
 bool memory_untouched(const struct memory *m);
 bool memory_only_changed(const struct memory *m, size_t from, size_t n);
 
-/* An MR of all of it; ends the case if there is none. */
+/* Register all of it; a failure ends the case. */
 struct ibv_mr *memory_reg(const struct memory *m, struct ibv_pd *pd, int access);
-/* What ibv_rereg_mr() returns.  Only what FLAGS change is looked at. */
+/* Returns what ibv_rereg_mr() returns.  M selects the verb; else only what FLAGS change counts. */
 int memory_rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, const struct memory *m,
 		 int access);
 /* Deregister, unless it is NULL. */
 void mr_close(struct ibv_mr *mr);
 
-/* An fd alone: of the system heap, opened with these flags; a memfd. */
+/* Only an fd: a buffer of the system heap with these open flags, or a memfd. */
 int heap_fd(size_t size, int flags);
 int memfd_of(size_t size, unsigned int flags);
 

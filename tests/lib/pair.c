@@ -49,7 +49,7 @@ static void connect_qp(struct ibv_context *ctx, struct ibv_qp *qp, uint32_t to, 
 		fail_case("QP to RTR");
 
 	attr.qp_state = IBV_QPS_RTS;
-	attr.timeout = 18; /* 1 s: a busy guest does not repeat what is only late */
+	attr.timeout = 18; /* 1 s: on a busy guest a packet that is only late is not sent again */
 	attr.retry_cnt = 7;
 	attr.rnr_retry = 7;
 	attr.max_rd_atomic = 8;
@@ -106,7 +106,7 @@ enum ibv_wc_status wait_wc(struct pair *p, struct ibv_wc *wc)
 		if (n)
 			return wc->status;
 	} while (now() < end);
-	/* They tell whether packets were repeated all the time or there was silence. */
+	/* The counters show whether packets were sent again and again, or not at all. */
 	device_print_counters();
 	errno = ETIMEDOUT;
 	fail_case("no completion");
@@ -120,7 +120,7 @@ static enum ibv_wc_status post(struct pair *p, struct ibv_send_wr *wr)
 	errno = ibv_post_send(p->qp[0], wr, &bad);
 	if (errno)
 		fail_case("post send");
-	/* What takes a receive has two completions, in either order. */
+	/* An operation that consumes a receive has two completions, in either order. */
 	if (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
 		struct ibv_wc wc[2] = {};
 		int mine;
@@ -171,7 +171,7 @@ enum ibv_wc_status atomic_op(struct pair *p, enum ibv_wr_opcode opcode,
 	return post(p, &wr);
 }
 
-/* The extended API leaves it to the responder to refuse; ibv_post_send() does not. */
+/* ibv_post_send() refuses a misaligned address; the extended API lets the responder do so. */
 enum ibv_wc_status fetch_add_unchecked(struct pair *p, struct ibv_mr *result,
 				       uint64_t remote_addr, uint32_t rkey)
 {

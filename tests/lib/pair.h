@@ -21,13 +21,13 @@ struct pair {
 	struct ibv_qp *qp[2];
 };
 
-/* PD: one for each end; NULL for one that the pair makes. */
+/* PD: one for each end; if NULL, the pair allocates one for both. */
 void pair_open(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2]);
 void pair_open_mtu(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2],
 		   enum ibv_mtu mtu);
 /* Both ends in one PD. */
 void pair_open_in(struct pair *p, struct ibv_pd *pd);
-/* A pair that is all 0, or half open, may be closed too. */
+/* Also for a struct that is all 0, and for a pair that was opened only in part. */
 void pair_close(struct pair *p);
 
 enum ibv_wc_status rdma_op(struct pair *p, enum ibv_wr_opcode opcode,
@@ -37,7 +37,7 @@ enum ibv_wc_status rdma_op(struct pair *p, enum ibv_wr_opcode opcode,
 enum ibv_wc_status atomic_op(struct pair *p, enum ibv_wr_opcode opcode,
 			     struct ibv_mr *result, uint64_t remote_addr, uint32_t rkey,
 			     uint64_t compare_add, uint64_t swap);
-/* Of an address that need not be aligned: the library does not look. */
+/* The address need not be aligned: the library does not check it. */
 enum ibv_wc_status fetch_add_unchecked(struct pair *p, struct ibv_mr *result,
 				       uint64_t remote_addr, uint32_t rkey);
 enum ibv_wc_status atomic_write(struct pair *p, uint64_t remote_addr, uint32_t rkey,
@@ -47,7 +47,7 @@ enum ibv_wc_status flush_op(struct pair *p, uint64_t remote_addr, size_t length,
 
 /* The next completion, in *WC unless that is NULL; it has to come within ten seconds. */
 enum ibv_wc_status wait_wc(struct pair *p, struct ibv_wc *wc);
-/* At the second queue pair; without an MR for a message without data. */
+/* Post at the second queue pair; MR is NULL for a message without data. */
 void post_recv(struct pair *p, struct ibv_mr *mr, uint64_t addr, uint32_t length);
 
 struct ibv_mw *window_alloc(struct ibv_pd *pd, enum ibv_mw_type type);

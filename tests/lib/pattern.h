@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Bytes that show where they belong: byte i of a pattern depends on i and on the
- * seed, so a check notices data that lands a byte off, twice, or from an earlier
+ * seed, so a check notices data that arrives a byte off, twice, or from an earlier
  * round.
  */
 #ifndef LIB_PATTERN_H

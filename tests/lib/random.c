@@ -22,7 +22,7 @@ uint64_t random_seed(void)
 
 uint64_t random_begin(uint64_t seed, uint32_t nr)
 {
-	/* 0 is no state; the first numbers of states that differ little differ little. */
+	/* A state must not be 0.  Similar states give similar numbers at first: skip these. */
 	uint64_t state = (seed * 2 + 1) ^ (nr * 0x9e3779b97f4a7c15ull + 1);
 
 	state = state ? state : 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The one random generator of the tests.  Whoever draws numbers has a state of its
- * own, so that each thread gets the same numbers again from the same seed.
+ * The one random generator of the tests.  Each user has a separate state, so that the
+ * same seed gives each thread the same numbers again.
  */
 #ifndef LIB_RANDOM_H
 #define LIB_RANDOM_H
@@ -10,7 +10,7 @@
 
 /* MRFD_SEED of the environment or a new one; printed as "# MRFD_SEED=...". */
 uint64_t random_seed(void);
-/* The state of generator NR of those that have this seed. */
+/* The first state of generator NR for this seed. */
 uint64_t random_begin(uint64_t seed, uint32_t nr);
 uint64_t random_next(uint64_t *state);
 uint32_t random_below(uint64_t *state, uint32_t n);

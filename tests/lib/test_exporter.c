@@ -85,7 +85,7 @@ struct dmabuf_test_query query(int fd)
 	return q;
 }
 
-/* Moves, pages and entries do not count. */
+/* The counts of moves, pages and entries are ignored. */
 bool held(int fd, int vmaps, int brackets, int attached)
 {
 	struct dmabuf_test_query q = query(fd);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Buffers of /dev/dmabuf_test, the kernel's exporter that misbehaves as it is told
- * (drivers/dma-buf/test-exporter.h says how).
+ * Buffers of /dev/dmabuf_test, the kernel's test exporter: its operations fail, wait or
+ * move memory as a case asks (see drivers/dma-buf/test-exporter.h).
  */
 #ifndef LIB_TEST_EXPORTER_H
 #define LIB_TEST_EXPORTER_H
@@ -15,7 +15,7 @@ int test_exporter_ioctl(unsigned long cmd, void *arg);
 int test_exporter_create(size_t size, uint32_t flags);
 void test_exporter_open(struct memory *m, size_t size, uint32_t flags);
 
-/* From now on an operation takes so long, and then fails if ERROR is not 0. */
+/* From now on OP takes DELAY_MS, and then fails with ERROR unless that is 0. */
 void behave(int fd, enum dmabuf_test_op op, int error, int delay_ms);
 void add_fence(int fd, enum usage usage, int delay_ms);
 void signal_fences(int fd);

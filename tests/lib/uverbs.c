@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * See uverbs.h.  No call here allocates memory in the kernel but the one that it makes, so
- * a case can let any allocation of that call fail.
+ * See uverbs.h.  A function here makes no system call that allocates kernel memory, except
+ * the call that it is for.  So a case can make any allocation of that call fail.
  */
 #include "lib/uverbs.h"
 #include "lib/case.h"
@@ -70,7 +70,7 @@ static void msg_of_reg(union msg *m, const struct fd_call *c, struct keys *keys)
 	msg_add(m, UVERBS_ATTR_REG_MR_FD_RESP_RKEY, 4, (uintptr_t)&keys->rkey);
 }
 
-/* Only with the attributes that the flags need. */
+/* It has only the attributes that the flags need. */
 static void msg_of_rereg(union msg *m, const struct fd_call *c, struct keys *keys)
 {
 	msg_begin(m, UVERBS_OBJECT_MR, UVERBS_METHOD_REREG_MR_FD);

@@ -4,8 +4,8 @@
  * the write() commands.
  *
  * A struct fd_call says what a registration by fd asks for, in the same way for both
- * entries.  msg_of() and wcmd_of() make a message of it, which a case may spoil before it
- * sends it.  Whatever sends returns 0 or an errno.
+ * entries.  msg_of() and wcmd_of() make a message of it, in which a case can put a mistake
+ * before it sends it.  Functions that send return 0 or an errno.
  */
 #ifndef LIB_UVERBS_H
 #define LIB_UVERBS_H
@@ -44,14 +44,14 @@ struct keys {
 
 #define MSG_ATTRS 24
 
-/* What ioctl() is given. */
+/* The argument of ioctl(). */
 union msg {
 	struct ib_uverbs_ioctl_hdr hdr;
 	uint8_t bytes[sizeof(struct ib_uverbs_ioctl_hdr) +
 		      MSG_ATTRS * sizeof(struct ib_uverbs_attr)];
 };
 
-/* What write() is given. */
+/* The data of write(). */
 struct wcmd {
 	struct ib_uverbs_cmd_hdr hdr;
 	union {
@@ -61,7 +61,7 @@ struct wcmd {
 	};
 };
 
-/* What it answers. */
+/* The kernel's response to a write(). */
 union wresp {
 	struct ib_uverbs_reg_mr_fd_resp reg;
 	struct ib_uverbs_rereg_mr_fd_resp rereg;

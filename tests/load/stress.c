@@ -5,10 +5,10 @@
  *
  * A case fails if a worker saw something wrong, if a process does not end (the case prints
  * where its threads wait), or if anything is left: MRs, dma-bufs, pinned pages, mappings of
- * buffers in the kernel, objects in slabs.  The setup counts these after a round that warms
- * up, the teardown at the end.  scripts/check finds complaints of the kernel.
+ * buffers in the kernel, objects in slabs.  The setup counts these after a warm-up round, the
+ * teardown counts them at the end.  scripts/check finds complaints of the kernel.
  *
- * MRFD_SEED makes the workers do the same things again, though not at the same moments.
+ * MRFD_SEED makes the workers do the same things again, though not at the same times.
  */
 #include "load/worker.h"
 #include "lib/clock.h"
@@ -28,15 +28,15 @@
 #define SECONDS 25		/* of a case */
 #define WARM_UP 4
 #define END_LIMIT 60		/* seconds in which a process has to end */
-#define LEAST 5			/* times that a case must do what it is about */
+#define LEAST 5			/* times that a case must do what it tests */
 #define MAX_SLABS 64
 
-/* The network stack keeps so many freed skbs for each CPU. */
+/* The network stack keeps up to this many freed skbs for each CPU. */
 #define SKB_CACHE 64
 /*
- * A cache may have so many objects more than before, and one slab: workers of workqueues
- * come and go, timers and RCU callbacks are pending.  A leak in something that is done all
- * the time is far more.
+ * A cache may have this many objects more than before, plus one slab: workers of workqueues
+ * start and end, timers and RCU callbacks are pending.  A leak in an operation that is done
+ * all the time adds far more.
  */
 #define SLACK 40
 
@@ -57,14 +57,14 @@ FIXTURE(stress)
 	uint32_t endings[4];
 	uint32_t killed;
 	pid_t deleter;		/* or 0 */
-	double when;		/* it began, or has to begin */
+	double when;		/* the deletion began, or has to begin */
 	uint32_t deletions;
-	bool brief;		/* too short to do each thing */
+	bool brief;		/* the case is too short to do every act */
 };
 
 /*
- * Reading the count allocates an object of 8 bytes, and others may allocate at that moment:
- * then the whole slab that it comes from counts as used.
+ * Reading the count allocates an object of 8 bytes, and other code may allocate at the same
+ * time: then the whole slab of such an object counts as used.
  */
 static long slack_of(const char *slab, long per_slab)
 {
@@ -176,8 +176,8 @@ static bool returned(const struct counts *before, const struct counts *now, bool
 }
 
 /*
- * RCU and work items free a little later.  Whatever else the kernel allocates for a moment
- * only adds to a count, so the least count counts.
+ * RCU and work items free objects a little later.  Other short-lived allocations of the
+ * kernel only increase a count, so use the least count.
  */
 static bool counts_return(const struct counts *before)
 {
@@ -208,7 +208,7 @@ static void print_file(const char *path)
 		fclose(f);
 }
 
-/* Print where the threads of a process are that does not end. */
+/* Print where the threads of a process wait that does not end. */
 static void tell_where(pid_t pid)
 {
 	char path[300];
@@ -234,7 +234,7 @@ static void tell_where(pid_t pid)
 		closedir(dir);
 }
 
-/* The same for every child, also those that were adopted. */
+/* The same for every child process, including adopted ones. */
 static void tell_where_all(void)
 {
 	struct dirent *entry;
@@ -371,8 +371,8 @@ static void keep_alive(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *
 }
 
 /*
- * Delete the device, which waits for those who have it open and keeps others from opening
- * it; then add it again.
+ * Delete the device, which waits until no process has it open and lets no other process
+ * open it; then add it again.
  */
 static void delete_and_add(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self)
 {
@@ -423,9 +423,9 @@ FIXTURE_SETUP(stress)
 FIXTURE_TEARDOWN(stress)
 {
 	if (!self->before.nr_slabs)
-		return;		/* the setup has not come to its end */
+		return;		/* the setup has not finished */
 	if (!device_exists())
-		EXPECT_TRUE(device_add());	/* the case has failed while it was deleted */
+		EXPECT_TRUE(device_add());	/* the case failed while the device was deleted */
 	EXPECT_TRUE(device_gets_ready());
 	EXPECT_EQ(0, self->board->wrong[0]) { TH_LOG("%s", self->board->wrong); }
 	printf("# %u workers, %u processes killed, %u found no device\n", self->started,
@@ -475,7 +475,7 @@ TEST_F_TIMEOUT(stress, link_delete_add, 240)
 	EXPECT_LE(LEAST, self->killed);
 }
 
-/* Round after round: a leak would grow. */
+/* Several rounds, in which a leak would grow. */
 TEST_F_TIMEOUT(stress, counts_return, 240)
 {
 	self->brief = true;

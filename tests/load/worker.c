@@ -28,7 +28,7 @@ const char *const act_names[NR_ACTS] = {
 	"forked", "late",
 };
 
-/* An MR that any thread may use.  Nobody knows the bytes of its memory. */
+/* An MR that any thread may use.  The bytes of its memory are not checked. */
 struct shared {
 	pthread_rwlock_t lock;	/* held for writing to replace the MR */
 	struct ibv_mr *mr;
@@ -47,7 +47,7 @@ struct worker {
 };
 
 struct own {
-	struct memory at;	/* at.before is what has to be there */
+	struct memory at;	/* at.before has the expected bytes */
 	struct ibv_mr *mr;	/* in pd[0], with every right */
 };
 
@@ -123,10 +123,11 @@ static void replace_pair(struct thread *t)
 }
 
 /*
- * Check how an operation on an MR of the thread ended.  On a machine this busy a peer may be
- * so late that the requester gives up, or repeats a request; if that comes twice, the second
- * time after the MR has gone, it ends the QP of the responder.  Then return false, and take
- * the bytes that are there once the queue pairs are gone for right.
+ * Check the status of an operation on an MR of the thread.  On a machine this busy a peer may
+ * be so late that the requester gives up, or repeats a request.  If the repeated request
+ * arrives when the MR is gone, it puts the QP of the responder into the error state.  In both
+ * cases replace the queue pairs, accept the bytes that are in the memory after that, and
+ * return false.
  */
 static bool ends(struct thread *t, struct own *own, enum ibv_wc_status status,
 		 enum ibv_wc_status expected, const char *what)
@@ -280,7 +281,7 @@ static void dereg_own(struct thread *t, struct own *own)
 	own_reg(t, own);
 }
 
-/* From here on: what other threads and workers may use at the same moment. */
+/* From here on: MRs and keys that other threads and workers may use at the same time. */
 
 static void tell(struct thread *t, uint32_t rkey, uint64_t iova)
 {
@@ -316,8 +317,8 @@ static void change_shared(struct thread *t, struct shared *s)
 	if (below(t, 4)) {
 		/*
 		 * Several threads may come here at once.  The kernel lets one of
-		 * them do it; for the others the MR is busy, or does not exist for
-		 * the moment in which its new uobject replaces the old one.
+		 * them reregister the MR.  For the others the MR is busy, or does not
+		 * exist for the moment in which its new uobject replaces the old one.
 		 */
 		pthread_rwlock_rdlock(&s->lock);
 		if (memory_rereg(s->mr, flags, t->w->pd[below(t, 4) == 0], &s->at[to], access) &&
@@ -404,9 +405,9 @@ static void use_window(struct thread *t, struct own *own)
 }
 
 /*
- * A process with a copy of everything.  Nothing of that copy is pinned, so RDMA must not see
- * what the process writes.  It shares the open device, and may outlive the worker.  It makes
- * no library call: only this thread exists in it.
+ * A process with a copy of the worker's memory.  The copy is not pinned, so RDMA must not see
+ * what the process writes.  The process shares the open device, and may outlive the worker.
+ * It makes no library call, because it has only this thread.
  */
 static void fork_one(struct thread *t)
 {
@@ -463,7 +464,7 @@ static void *live(void *arg)
 	for (int i = 0; i < OWN; i++)
 		own_reg(t, &t->own[i]);
 	pthread_barrier_wait(&t->w->ready);
-	pthread_barrier_wait(&t->w->ready);	/* end is known */
+	pthread_barrier_wait(&t->w->ready);	/* end is set */
 	while (now() < t->w->end)
 		do_something(t);
 	if (t->w->orders->leave)

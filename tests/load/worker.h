@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A worker of load/stress: a process with threads that do at random whatever a user of MRs
- * can do, until its time is up or it is killed.
+ * A worker of load/stress: a process with threads that do at random what a user of MRs can
+ * do, until its time is up or it is killed.
  *
- * Each thread has queue pairs and MRs of its own.  It knows every byte, right and key of
- * them, so each operation on them has one right outcome.  The threads of a worker also share
+ * Each thread has its own queue pairs and MRs.  It knows all their bytes, rights and keys,
+ * so each operation on them has one correct outcome.  The threads of a worker also share
  * MRs that each may use, reregister or deregister at any moment: an operation on those may
- * end in any way, but it ends.  And workers publish their keys, which must open nothing to
- * others.
+ * have any status, but it must end.  Workers also publish their keys, which must give no
+ * access to other workers.
  *
  * What a thread does depends on the seed; when it does it depends on the machine.
  */
@@ -19,7 +19,7 @@
 
 #define TOLD 64		/* keys that workers have published */
 
-/* What workers count, so that a case sees that they did all of it. */
+/* What workers count, so that a case can check that they did every act. */
 enum act {
 	WRITTEN, READ_BACK, ADDED, SENT, REGISTERED, REREGISTERED, DEREGISTERED, REFUSED,
 	SHARED_USED, SHARED_FAILED, SHARED_CHANGED, FOREIGN, WINDOWS, FORKED, LATE, NR_ACTS
@@ -29,7 +29,7 @@ extern const char *const act_names[NR_ACTS];
 
 /* How a worker ends, unless a signal ends it; only SIGKILL may. */
 enum ending {
-	WELL,		/* it closed all, or left all to the kernel */
+	WELL,		/* it closed everything, or left this to the kernel */
 	HELPER_FAILED = 1,	/* fail_case() */
 	WRONG,		/* it saw something wrong, which is on the board */
 	NO_DEVICE,	/* it found no device */

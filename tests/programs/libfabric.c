@@ -26,7 +26,7 @@
 #define SECONDS_10 10000
 #define EVERYTHING (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 
-/* fi() is what must() is, for functions that return 0 or a negative errno. */
+/* fi() is like must(), for functions that return 0 or a negative errno. */
 #define fi(what) do {							\
 	int fi_result = (what);						\
 	if (fi_result) {						\
@@ -130,7 +130,7 @@ static struct fi_info *event(struct fid_eq *eq, uint32_t wanted)
 	return entry.info;
 }
 
-/* In a thread: an end connects only while it waits for events. */
+/* This runs in a thread, because an end connects only while it waits for events. */
 static void *accept_end(void *arg)
 {
 	FIXTURE_DATA(libfabric) *self = arg;

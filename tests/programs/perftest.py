@@ -53,7 +53,7 @@ class Perftest(unittest.TestCase):
         self.running.clear()
 
     def start(self, tool, *words):
-        """A process of perftest, with its output to come."""
+        """Start a process of perftest, with a pipe for its output."""
         process = subprocess.Popen(["stdbuf", "-oL", tool, "-d", device.NAME, "-F",
                                     "-p", str(self.port), *words],
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -61,7 +61,7 @@ class Perftest(unittest.TestCase):
         return process
 
     def serve(self, *words):
-        """A server that has begun to listen."""
+        """Start a server, and wait until it listens."""
         Perftest.port += 1
         server = self.start(*words)
         end = time.monotonic() + 60
@@ -76,7 +76,7 @@ class Perftest(unittest.TestCase):
             time.sleep(0.02)
 
     def run_pair(self, tool, server, client, *words):
-        """What a server and a client printed, which both have to succeed."""
+        """Run a server and a client, which must both succeed; return what they printed."""
         one = self.serve(tool, *words, *server)
         two = self.start(tool, *words, *client, ADDRESS)
         said = [process.communicate(timeout=60)[0] for process in (two, one)]
@@ -174,7 +174,7 @@ class Perftest(unittest.TestCase):
                 self.stop()
 
     def refused(self, *words):
-        """What a client says that has somebody to talk to and fails."""
+        """What a client prints that has a server and must fail."""
         self.serve("ib_write_bw")
         process = self.start("ib_write_bw", *words, ADDRESS)
         said = process.communicate(timeout=20)[0]

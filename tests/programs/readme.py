@@ -24,6 +24,6 @@ class Readme(unittest.TestCase):
             with open(path + ".c", "w", encoding="utf-8") as file:
                 file.write(program)
             subprocess.run(["gcc", "-Wall", "-Werror", path + ".c", "-o", path, "-libverbs",
-                            "-ldrm"], check=True)  # found as kit/mrfd/environment.py says
+                            "-ldrm"], check=True)  # the paths are those of kit/mrfd/environment.py
             said = subprocess.run([path], stdout=subprocess.PIPE, text=True, check=True).stdout
         self.assertRegex(said, r"peers write 3145728 bytes of GPU memory at 0 with rkey 0x[0-9a-f]+")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What a rereg does for its user: the keys stay the same, and data goes to where the MR is
- * now, with the rights and in the PD that it has now; not one byte goes to where it was.
- * From every kind of memory to every other, with every combination of flags.
+ * After a rereg the keys are the same.  Data goes to the new memory, with the new rights and
+ * PD, and not one byte goes to the old memory.  The cases go from every kind of memory to
+ * every other, with every combination of flags.
  */
 #include "lib/counts.h"
 #include "lib/harness.h"
@@ -71,7 +71,10 @@ FIXTURE_TEARDOWN(rereg)
 	device_close(self->ctx);
 }
 
-/* An operation on the MR, by a peer whose QP is in PD; a new QP, as a refusal ends it. */
+/*
+ * An operation on the MR, by a peer whose QP is in PD.  It uses new QPs, because a refusal
+ * puts them into the error state.
+ */
 static enum ibv_wc_status op(FIXTURE_DATA(rereg) *self, struct ibv_pd *pd,
 			     enum ibv_wr_opcode opcode, uint64_t addr, uint32_t n)
 {
@@ -86,8 +89,8 @@ static enum ibv_wc_status op(FIXTURE_DATA(rereg) *self, struct ibv_pd *pd,
 }
 
 /*
- * Whether a write of N bytes to ADDR comes to MEMORY, at byte FROM and nowhere else, and a
- * read brings back what is there, or is refused without the right.
+ * Whether a write of N bytes to ADDR arrives in MEMORY, at byte FROM and nowhere else.  A
+ * read must return what is there, or must be refused if the MR lacks the right.
  */
 static bool reaches(FIXTURE_DATA(rereg) *self, struct ibv_pd *pd, struct memory *memory,
 		    size_t from, uint64_t addr, uint32_t n, bool may_read)
@@ -249,7 +252,7 @@ TEST_F(rereg, a_bound_window_makes_it_fail_and_keeps_working)
 	ASSERT_TRUE(reaches(self, self->pd[1], &self->to, 0, self->to.iova, 5000, false));
 }
 
-/* First the fd is closed, then the mapping and the handle too: only the MR is left. */
+/* Close the fd, then also the mapping and the handle, so that only the MR is left. */
 TEST_F(rereg, the_fd_may_be_closed_after_it)
 {
 	struct memory *to = &self->to;
@@ -284,8 +287,8 @@ FIXTURE_TEARDOWN(chain)
 #define KINDS 4
 
 /*
- * A thousand reregs with random flags, over memory of all kinds: the MR holds as much as
- * any MR, and after its dereg nothing is left.
+ * A thousand reregs with random flags, over memory of all kinds: the MR never holds more
+ * than a new MR would, and after its dereg nothing is left.
  */
 TEST_F_TIMEOUT(chain, of_a_thousand_leaves_nothing, 200)
 {

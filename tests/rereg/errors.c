@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A rereg that fails says why, by its class and by errno, and the MR is exactly what it
- * was: its fields, its keys, its memory, its rights, its PD.  A case checks that with data
- * after every mistake, for every kind of memory that the MR may have, by the library and
- * by raw write() commands.
+ * A rereg that fails reports the class of the error in its return value and the reason in
+ * errno, and the MR is unchanged: its fields, keys, memory, rights and PD.  A case checks
+ * this with data after every mistake, for every kind of memory that the MR may have, by the
+ * library and by raw write() commands.
  */
 #include "lib/counts.h"
 #include "lib/harness.h"
@@ -147,7 +147,7 @@ TEST_F_TIMEOUT(mr, ranges_and_addresses_that_make_no_sense, 60)
 	EXPECT_FAILS(CMD, EOVERFLOW, rereg_fd(TRANS, NULL, 0, SIZE, -PAGE, DMABUF, fd, 0));
 	EXPECT_FAILS(CMD, EINVAL, rereg_fd(TRANS, NULL, 0, SIZE, 1, DMABUF, fd, 0));
 	EXPECT_FAILS(CMD, EINVAL, rereg_fd(TRANS, NULL, 7, PAGE, 8, SHMEM, self->memfd, 0));
-	/* One of three changes cannot be made, so none is. */
+	/* One of three changes is not possible, so none is made. */
 	EXPECT_FAILS(CMD, ERANGE, rereg_fd(CHANGE_ALL, self->other_pd, 0, SIZE + 1, 0, DMABUF, fd,
 					   REMOTE_READ));
 }
@@ -201,7 +201,7 @@ TEST_F_TIMEOUT(mr, files_that_may_not_be_written, 60)
 	close(ro);
 	ASSERT_EQ(0, fcntl(self->memfd, F_ADD_SEALS, F_SEAL_WRITE));
 	EXPECT_FAILS(CMD, EPERM, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, self->memfd, 0));
-	/* It can be taken for reading, but then not be made writable. */
+	/* An MR of the file can have read access, but not get write access afterwards. */
 	ASSERT_EQ(0, rereg_fd(TRANS | CHANGE_ACCESS, NULL, 0, SIZE, 0, SHMEM, self->memfd,
 			      REMOTE_READ));
 	self->was = *self->mr;
@@ -226,8 +226,8 @@ TEST_F_TIMEOUT(mr, memory_of_the_process_that_cannot_be_pinned, 60)
 }
 
 /*
- * A thread that has given up CAP_IPC_LOCK.  Not the process: with changed credentials it
- * may not write() commands any more.
+ * A thread without CAP_IPC_LOCK.  Only the thread gives it up, because a process with
+ * changed credentials may not write() commands any more.
  */
 static void *rereg_without_privilege(void *arg)
 {
@@ -260,7 +260,7 @@ TEST_F_TIMEOUT(mr, more_than_may_be_locked, 60)
 	EXPECT_TRUE(as_it_was(self));
 }
 
-/* By write(), as the library would refuse it. */
+/* Use write(), because the library would refuse the call. */
 static int write_rereg_fd(FIXTURE_DATA(mr) *self, uint32_t flags, uint32_t pd_handle,
 			  uint32_t mr_handle)
 {

@@ -3,13 +3,13 @@
  * A thread posts operations without pause, while the case moves the MR between two buffers.
  *
  * - A packet uses one buffer, never a part of each.  So every packet of PACKET bytes is
- *   filled with one word over and over, which tells the packet.
- * - When the call has returned, no packet touches the old buffer.  So the case copies it,
- *   fills it with poison, and looks later: the poison is still there, and no reader has
- *   got it.
- * - Nothing is lost and no operation fails: the MR is there at every moment.
+ *   filled with copies of one word, which identifies the packet.
+ * - When the call has returned, no packet touches the old buffer.  So the case copies the
+ *   buffer, fills it with poison, and checks later that the poison is still there and that
+ *   no reader has got any.
+ * - No data is lost and no operation fails: the MR can be used at every moment.
  *
- * Each runs for SECONDS, and must have moved the MR a number of times by then.
+ * Each case runs for SECONDS, and must have moved the MR more than LEAST times by then.
  */
 #include "lib/clock.h"
 #include "lib/harness.h"
@@ -93,7 +93,7 @@ static bool all_words(const uint32_t *p, uint32_t value)
 	return true;
 }
 
-/* Whether a thread has to end; the case looks at the reason when it has joined it. */
+/* Whether a thread has to end; the case looks at the reason when it has joined the thread. */
 static bool stopped(FIXTURE_DATA(move) *self)
 {
 	return __atomic_load_n(&self->stop, __ATOMIC_ACQUIRE) || self->wrong || self->failed;
@@ -188,8 +188,8 @@ static void *send_on(void *arg)
 }
 
 /*
- * Whether each packet of a copy is whole: poison, or the packet of a message that belongs
- * there.  NEWEST gets the newest that was seen in each position.
+ * Whether each packet of a copy is whole: poison, or a packet that belongs in its position.
+ * NEWEST gets the newest packet that was seen in each position.
  */
 static bool whole(const uint32_t *copy, uint32_t *newest)
 {
@@ -238,7 +238,7 @@ static void turns_under_a_writer(struct __test_metadata *_metadata, FIXTURE_DATA
 	for (; now() < end && !stopped(self); turns++) {
 		struct memory *old = &self->at[here], *new = &self->at[!here];
 
-		ASSERT_TRUE(poisoned(new)) { TH_LOG("touched when it had been left"); }
+		ASSERT_TRUE(poisoned(new)) { TH_LOG("touched after the MR had left it"); }
 		ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, new, 0));
 		memcpy(copy, old->cpu, SIZE);
 		poison(old);
@@ -295,7 +295,7 @@ static void *read_on(void *arg)
 			else if (packet[0] == POISON)
 				self->wrong = "the old buffer was read after the rereg returned";
 			else if (packet[0] != p && packet[0] != PACKETS + p)
-				self->wrong = "a packet of a read is of no buffer";
+				self->wrong = "a packet of a read is from neither buffer";
 		}
 		post(self, IBV_WR_RDMA_READ, slot, SIZE);
 	}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The tests' own library: how a case ends (case.h, harness.h), and that memory which
- * was never opened, or only half, can be closed.
+ * was never opened, or only in part, can be closed.
  *
- * Cases of the fixture "inner" end in every way that there is.  The cases of the
- * fixture "library" run one of them each, in a process of this program, and look at
- * what it prints and at what it leaves.
+ * Cases of the fixture "inner" end in every possible way.  Each case of the fixture
+ * "library" runs one of them, in another process of this program, and looks at its
+ * output and its exit status.
  */
 #include "lib/device.h"
 #include "lib/harness.h"
@@ -164,7 +164,7 @@ static bool says(const struct outcome *outcome, const char *text)
 	return strstr(outcome->text, text);
 }
 
-/* Indented, so that its results are not taken for those of the case. */
+/* Indent the output, so that its results are not taken for those of the case. */
 static void print(const struct outcome *outcome)
 {
 	char text[sizeof(outcome->text)];
