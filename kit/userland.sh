@@ -17,7 +17,8 @@ make_userland() {
 	mkdir "$part"
 	# A tar stream, not a directory: its files then belong to the user that runs
 	# this, root or not, who can remove them.
-	# QEMU, with its firmware, comes from backports: vfio-user needs 10.1.
+	# QEMU, with its firmware, comes from backports: vfio-user, for a device model
+	# in a process of its own, needs 10.1.
 	# shellcheck disable=SC2016 # $1 is for the hook's own shell
 	mmdebstrap --variant=minbase --components=main "${options[@]}" \
 		--keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
