@@ -28,7 +28,7 @@ class Device:
 
 RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
              "reg_mr_fd rereg_mr_fd memfd io-memory vmap atomics atomic-write flush "
-             "window-type-1 window-type-2 rdma-cm add-delete",
+             "window-type-1 window-type-2 rdma-cm add-delete rxe-queues",
              setup="rdma link add rxe0 type rxe netdev eth0", netdev="eth0")
 
 DEVICES = [RXE]

@@ -68,6 +68,7 @@ TEST_F(words, are_all_known)
 	static const char *const known[] = {
 		"reg_mr_fd", "rereg_mr_fd", "memfd", "io-memory", "vmap", "on-demand", "atomics",
 		"atomic-write", "flush", "window-type-1", "window-type-2", "rdma-cm", "add-delete",
+		"rxe-queues",
 	};
 	const char *given = getenv("MRFD_DEVICE_CAN");
 	char *words = must(strdup(given ? given : ""));

@@ -21,6 +21,8 @@
  *	window-type-2	memory windows that a send queue binds
  *	rdma-cm		connections by IP address
  *	add-delete	"rdma link" adds and deletes it
+ *	rxe-queues	its work queues are those of <rdma/rdma_user_rxe.h>, in memory
+ *			that the process writes
  *
  * interface/device compares the words with what the device reports.
  */

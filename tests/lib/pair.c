@@ -24,15 +24,21 @@ static struct ibv_qp *make_qp(struct ibv_context *ctx, struct ibv_pd *pd, struct
 	return must(ibv_create_qp_ex(ctx, &attr));
 }
 
-static void connect_qp(struct ibv_context *ctx, struct ibv_qp *qp, uint32_t to, enum ibv_mtu mtu)
+void pair_connect_end(struct pair *p, int end, enum ibv_mtu mtu, uint32_t sq_psn,
+		      uint8_t timeout)
 {
 	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT,
+		.qp_state = IBV_QPS_RESET,
 		.qp_access_flags = ALL_ACCESS | (device_can("flush") ? IBV_ACCESS_FLUSH_GLOBAL : 0),
 	};
+	struct ibv_qp *qp = p->qp[end];
 
-	if (!device_address(ctx, &attr.ah_attr))
+	if (!device_address(p->ctx, &attr.ah_attr))
 		fail_case("the port of %s has no address or is not active", device_name());
+	if (qp->state != IBV_QPS_RESET && ibv_modify_qp(qp, &attr, IBV_QP_STATE))
+		fail_case("QP to RESET");
+
+	attr.qp_state = IBV_QPS_INIT;
 	attr.port_num = attr.ah_attr.port_num;
 	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 			  IBV_QP_ACCESS_FLAGS))
@@ -40,7 +46,7 @@ static void connect_qp(struct ibv_context *ctx, struct ibv_qp *qp, uint32_t to, 
 
 	attr.qp_state = IBV_QPS_RTR;
 	attr.path_mtu = mtu;
-	attr.dest_qp_num = to;
+	attr.dest_qp_num = p->qp[!end]->qp_num;
 	attr.max_dest_rd_atomic = 8;
 	attr.min_rnr_timer = 12;
 	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
@@ -49,7 +55,8 @@ static void connect_qp(struct ibv_context *ctx, struct ibv_qp *qp, uint32_t to, 
 		fail_case("QP to RTR");
 
 	attr.qp_state = IBV_QPS_RTS;
-	attr.timeout = 18; /* 1 s: on a busy guest a packet that is only late is not sent again */
+	attr.sq_psn = sq_psn;
+	attr.timeout = timeout;
 	attr.retry_cnt = 7;
 	attr.rnr_retry = 7;
 	attr.max_rd_atomic = 8;
@@ -58,16 +65,27 @@ static void connect_qp(struct ibv_context *ctx, struct ibv_qp *qp, uint32_t to, 
 		fail_case("QP to RTS");
 }
 
+void pair_connect(struct pair *p, enum ibv_mtu mtu)
+{
+	for (int i = 0; i < 2; i++)
+		pair_connect_end(p, i, mtu, 0, LONG_TIMEOUT);
+}
+
+void pair_create_end(struct pair *p, int end, struct ibv_pd *pd)
+{
+	p->ctx = pd->context;
+	if (!p->cq)
+		p->cq = must(ibv_create_cq(p->ctx, 64, NULL, NULL, 0));
+	p->qp[end] = make_qp(p->ctx, pd, p->cq);
+}
+
 void pair_open_mtu(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2],
 		   enum ibv_mtu mtu)
 {
-	p->ctx = ctx;
 	p->pd = pd ? NULL : must(ibv_alloc_pd(ctx));
-	p->cq = must(ibv_create_cq(ctx, 64, NULL, NULL, 0));
 	for (int i = 0; i < 2; i++)
-		p->qp[i] = make_qp(ctx, pd ? pd[i] : p->pd, p->cq);
-	for (int i = 0; i < 2; i++)
-		connect_qp(ctx, p->qp[i], p->qp[!i]->qp_num, mtu);
+		pair_create_end(p, i, pd ? pd[i] : p->pd);
+	pair_connect(p, mtu);
 }
 
 /* The MTU makes several packets of a few KiB. */

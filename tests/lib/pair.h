@@ -25,6 +25,18 @@ struct pair {
 void pair_open(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2]);
 void pair_open_mtu(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2],
 		   enum ibv_mtu mtu);
+/* One end, not connected; the first to be made makes the CQ. */
+void pair_create_end(struct pair *p, int end, struct ibv_pd *pd);
+/* Connect both ends, also those that were connected, or are in the error state. */
+void pair_connect(struct pair *p, enum ibv_mtu mtu);
+/* A second: on a busy guest a packet that is only late is not sent again. */
+#define LONG_TIMEOUT 18
+/*
+ * Connect one end, also again.  What it sends begins with SQ_PSN, and is repeated after
+ * 4.096 us << TIMEOUT.
+ */
+void pair_connect_end(struct pair *p, int end, enum ibv_mtu mtu, uint32_t sq_psn,
+		      uint8_t timeout);
 /* Both ends in one PD. */
 void pair_open_in(struct pair *p, struct ibv_pd *pd);
 /* Also for a struct that is all 0, and for a pair that was opened only in part. */
