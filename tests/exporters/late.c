@@ -38,8 +38,11 @@ TEST_F(odd, that_is_slow_is_waited_for)
 	ASSERT_GE(reg_time(self, ALL_ACCESS), AT_LEAST(300));
 	behave(self->buf.fd, DMABUF_TEST_BEGIN_CPU_ACCESS, 0, 300);
 	ASSERT_GE(reg_time(self, ALL_ACCESS), AT_LEAST(600));
+	behave(self->buf.fd, DMABUF_TEST_ATTACH, 0, 300);
+	ASSERT_GE(reg_time(self, ALL_ACCESS), AT_LEAST(900));
 	behave(self->buf.fd, DMABUF_TEST_VMAP, EIO, 300);
 	ASSERT_EQ(EIO, reg_errno(self, ALL_ACCESS));
+	behave(self->buf.fd, DMABUF_TEST_ATTACH, 0, 0);
 	behave(self->buf.fd, DMABUF_TEST_VMAP, 0, 0);
 	behave(self->buf.fd, DMABUF_TEST_BEGIN_CPU_ACCESS, 0, 0);
 	ASSERT_TRUE(behaves(self));
@@ -102,7 +105,7 @@ TEST_F(odd, is_registered_when_the_fence_signals_and_not_before)
 	ASSERT_EQ(0, pthread_create(&thread, NULL, reg_thread, self));
 	usleep(500000);
 	ASSERT_EQ(EBUSY, pthread_tryjoin_np(thread, (void **)&mr));
-	ASSERT_EQ(1, query(self->buf.fd).vmaps);
+	ASSERT_EQ(1, query(self->buf.fd).pins);
 	signal_fences(self->buf.fd);
 	ASSERT_EQ(0, pthread_join(thread, (void **)&mr));
 	ASSERT_NE(NULL, mr);
@@ -151,6 +154,11 @@ struct wait {
 	void (*end)(int fd);
 };
 
+static void slow_attach(int fd)
+{
+	behave(fd, DMABUF_TEST_ATTACH, 0, FOREVER);
+}
+
 static void slow_vmap(int fd)
 {
 	behave(fd, DMABUF_TEST_VMAP, 0, FOREVER);
@@ -163,6 +171,7 @@ static void slow_begin(int fd)
 
 static void fast(int fd)
 {
+	behave(fd, DMABUF_TEST_ATTACH, 0, 0);
 	behave(fd, DMABUF_TEST_VMAP, 0, 0);
 	behave(fd, DMABUF_TEST_BEGIN_CPU_ACCESS, 0, 0);
 }
@@ -179,13 +188,14 @@ static void long_move(int fd)
 }
 
 static const struct wait waits[] = {
+	{ "slow attach", slow_attach, fast },
 	{ "slow vmap", slow_vmap, fast },
 	{ "slow begin_cpu_access", slow_begin, fast },
 	{ "late fence", late_fence, signal_fences },
 	{ "move", long_move, signal_fences },
 };
 
-#define for_each_wait(w) for (const struct wait *w = waits; w < waits + 4; w++)
+#define for_each_wait(w) for (const struct wait *w = waits; w < waits + 5; w++)
 
 TEST_F(odd, is_no_longer_waited_for_when_a_signal_comes)
 {

@@ -24,8 +24,9 @@ static struct ibv_qp *make_qp(struct ibv_context *ctx, struct ibv_pd *pd, struct
 	return must(ibv_create_qp_ex(ctx, &attr));
 }
 
-void pair_connect_end(struct pair *p, int end, enum ibv_mtu mtu, uint32_t sq_psn,
-		      uint8_t timeout)
+/* The state that it does not reach, or NULL. */
+static const char *try_connect_end(struct pair *p, int end, enum ibv_mtu mtu, uint32_t sq_psn,
+				   uint8_t timeout)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RESET,
@@ -36,13 +37,13 @@ void pair_connect_end(struct pair *p, int end, enum ibv_mtu mtu, uint32_t sq_psn
 	if (!device_address(p->ctx, &attr.ah_attr))
 		fail_case("the port of %s has no address or is not active", device_name());
 	if (qp->state != IBV_QPS_RESET && ibv_modify_qp(qp, &attr, IBV_QP_STATE))
-		fail_case("QP to RESET");
+		return "RESET";
 
 	attr.qp_state = IBV_QPS_INIT;
 	attr.port_num = attr.ah_attr.port_num;
 	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 			  IBV_QP_ACCESS_FLAGS))
-		fail_case("QP to INIT");
+		return "INIT";
 
 	attr.qp_state = IBV_QPS_RTR;
 	attr.path_mtu = mtu;
@@ -52,7 +53,7 @@ void pair_connect_end(struct pair *p, int end, enum ibv_mtu mtu, uint32_t sq_psn
 	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
 			  IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
 			  IBV_QP_MIN_RNR_TIMER))
-		fail_case("QP to RTR");
+		return "RTR";
 
 	attr.qp_state = IBV_QPS_RTS;
 	attr.sq_psn = sq_psn;
@@ -62,7 +63,23 @@ void pair_connect_end(struct pair *p, int end, enum ibv_mtu mtu, uint32_t sq_psn
 	attr.max_rd_atomic = 8;
 	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 			  IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
-		fail_case("QP to RTS");
+		return "RTS";
+	return NULL;
+}
+
+void pair_connect_end(struct pair *p, int end, enum ibv_mtu mtu, uint32_t sq_psn,
+		      uint8_t timeout)
+{
+	const char *state = try_connect_end(p, end, mtu, sq_psn, timeout);
+
+	if (state)
+		fail_case("QP to %s", state);
+}
+
+bool pair_try_connect(struct pair *p, enum ibv_mtu mtu)
+{
+	return !try_connect_end(p, 0, mtu, 0, LONG_TIMEOUT) &&
+	       !try_connect_end(p, 1, mtu, 0, LONG_TIMEOUT);
 }
 
 void pair_connect(struct pair *p, enum ibv_mtu mtu)

@@ -11,6 +11,7 @@
 
 #include "lib/device.h"
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,8 @@ void pair_open_mtu(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2]
 void pair_create_end(struct pair *p, int end, struct ibv_pd *pd);
 /* Connect both ends, also those that were connected, or are in the error state. */
 void pair_connect(struct pair *p, enum ibv_mtu mtu);
+/* The same, but an end that goes to the error state in between does not end the case. */
+bool pair_try_connect(struct pair *p, enum ibv_mtu mtu);
 /* A second: on a busy guest a packet that is only late is not sent again. */
 #define LONG_TIMEOUT 18
 /*

@@ -86,12 +86,12 @@ struct dmabuf_test_query query(int fd)
 }
 
 /* The counts of moves, pages and entries are ignored. */
-bool held(int fd, int vmaps, int brackets, int attached)
+bool held(int fd, int regions, int imports)
 {
 	struct dmabuf_test_query q = query(fd);
 
-	if (q.vmaps == vmaps && q.brackets == brackets && q.attachments == attached &&
-	    q.pins == attached && q.maps == attached)
+	if (q.vmaps == !!regions && q.brackets == regions && q.attachments == regions + imports &&
+	    q.pins == regions + imports && q.maps == imports)
 		return true;
 	printf("# held: %u vmaps, %u brackets, %u attachments, %u pins, %u maps\n",
 	       q.vmaps, q.brackets, q.attachments, q.pins, q.maps);
@@ -100,5 +100,5 @@ bool held(int fd, int vmaps, int brackets, int attached)
 
 bool at_rest(int fd)
 {
-	return held(fd, 0, 0, 0);
+	return held(fd, 0, 0);
 }

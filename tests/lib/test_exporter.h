@@ -23,8 +23,11 @@ void signal_fences(int fd);
 int move(int fd, int delay_ms);
 void take_memory(int fd);
 struct dmabuf_test_query query(int fd);
-/* Whether importers hold this; prints what they hold if it is something else. */
-bool held(int fd, int vmaps, int brackets, int attached);
+/*
+ * Whether importers hold what so many registrations for the CPU and imports for DMA need;
+ * prints what they hold if it is something else.
+ */
+bool held(int fd, int regions, int imports);
 bool at_rest(int fd);
 
 #endif

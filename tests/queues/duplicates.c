@@ -6,67 +6,50 @@
  * The requester is reset and connected again with the PSN of an earlier read.  What it
  * posts then is a duplicate for the responder, which was not reset.
  */
+#include "queues/ends.h"
 #include "lib/harness.h"
-#include "lib/memory.h"
-#include "lib/pair.h"
 #include "lib/pattern.h"
 
-#define SIZE (4 * PAGE)
 #define WINDOW (2 * PAGE)	/* where it begins in the MR; it is a page */
 #define SHORT_TIMEOUT 14	/* 67 ms */
 
 FIXTURE(duplicate)
 {
-	struct ibv_context *ctx;
-	struct ibv_pd *pd;
-	struct memory here, there;
-	struct ibv_mr *mr, *peer;
-	struct pair pair;
+	struct ends e;
 	struct ibv_mw *mw;
 };
 
 FIXTURE_SETUP(duplicate)
 {
-	self->ctx = device_open();
-	self->pd = must(ibv_alloc_pd(self->ctx));
-	memory_open_filled(&self->here, HOST, SIZE, 1);
-	memory_open_filled(&self->there, HOST, SIZE, 2);
-	self->mr = memory_reg(&self->here, self->pd, ALL_ACCESS);
-	self->peer = memory_reg(&self->there, self->pd, ALL_ACCESS);
-	pair_open_in(&self->pair, self->pd);
+	ends_open(&self->e);
+	pair_open_in(&self->e.pair, self->e.pd);
 }
 
 FIXTURE_TEARDOWN(duplicate)
 {
 	if (self->mw) /* or its QP is not destroyed */
 		EXPECT_EQ(0, ibv_dealloc_mw(self->mw));
-	pair_close(&self->pair);
-	mr_close(self->mr);
-	mr_close(self->peer);
-	memory_close(&self->here);
-	memory_close(&self->there);
-	pd_close(self->pd);
-	device_close(self->ctx);
+	ends_close(&self->e);
 }
 
 /* The next request has this PSN. */
 static void go_back_to(FIXTURE_DATA(duplicate) *self, uint32_t psn)
 {
-	pair_connect_end(&self->pair, 0, IBV_MTU_1024, psn, SHORT_TIMEOUT);
-	memset(self->here.cpu, 0, SIZE);
+	pair_connect_end(&self->e.pair, 0, IBV_MTU_1024, psn, SHORT_TIMEOUT);
+	memset(self->e.here.cpu, 0, SIZE);
 }
 
 static enum ibv_wc_status read_of(FIXTURE_DATA(duplicate) *self, uint64_t addr, uint32_t length,
 				  uint32_t rkey)
 {
-	return rdma_op(&self->pair, IBV_WR_RDMA_READ, self->mr, self->here.iova, length, addr,
+	return rdma_op(&self->e.pair, IBV_WR_RDMA_READ, self->e.mr, self->e.here.iova, length, addr,
 		       rkey);
 }
 
 /* Whether the bytes from OFFSET of the peer's memory were read. */
 static bool got(FIXTURE_DATA(duplicate) *self, size_t offset, size_t length)
 {
-	return !memcmp(self->here.cpu, self->there.cpu + offset, length);
+	return !memcmp(self->e.here.cpu, self->e.there.cpu + offset, length);
 }
 
 /* A window of one page, bound by the second QP. */
@@ -75,32 +58,32 @@ static void bind(FIXTURE_DATA(duplicate) *self, int access)
 	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_BIND_MW,
 					.send_flags = IBV_SEND_SIGNALED };
 
-	self->mw = window_alloc(self->pd, IBV_MW_TYPE_2);
+	self->mw = window_alloc(self->e.pd, IBV_MW_TYPE_2);
 	wr.bind_mw.mw = self->mw;
 	wr.bind_mw.rkey = ibv_inc_rkey(self->mw->rkey);
 	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){
-		.mr = self->peer, .addr = self->there.iova + WINDOW, .length = PAGE,
+		.mr = self->e.peer, .addr = self->e.there.iova + WINDOW, .length = PAGE,
 		.mw_access_flags = REMOTE_READ | access,
 	};
-	if (ibv_post_send(self->pair.qp[1], &wr, &bad) || wait_wc(&self->pair, NULL))
+	if (ibv_post_send(self->e.pair.qp[1], &wr, &bad) || wait_wc(&self->e.pair, NULL))
 		fail_case("bind");
 	self->mw->rkey = wr.bind_mw.rkey;
 }
 
 TEST_F(duplicate, of_a_read_is_answered_again)
 {
-	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->there.iova, SIZE, self->peer->rkey));
+	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, SIZE, self->e.peer->rkey));
 	for (int i = 0; i < 3; i++) {
 		go_back_to(self, 0);
 		ASSERT_EQ(IBV_WC_SUCCESS,
-			  read_of(self, self->there.iova, SIZE, self->peer->rkey));
+			  read_of(self, self->e.there.iova, SIZE, self->e.peer->rkey));
 		ASSERT_TRUE(got(self, 0, SIZE));
 	}
 }
 
 TEST_F(duplicate, of_a_read_through_a_window_is_answered_again)
 {
-	uint64_t addr = self->there.iova + WINDOW;
+	uint64_t addr = self->e.there.iova + WINDOW;
 
 	bind(self, 0);
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, addr, PAGE, self->mw->rkey));
@@ -122,7 +105,7 @@ TEST_F(duplicate, of_a_read_through_a_zero_based_window_is_answered_again)
 /* Each would begin a packet further on than the one before it, up to behind the window. */
 TEST_F(duplicate, of_a_read_does_not_move_past_the_window)
 {
-	uint64_t addr = self->there.iova + WINDOW;
+	uint64_t addr = self->e.there.iova + WINDOW;
 
 	bind(self, 0);
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, addr, PAGE, self->mw->rkey));
@@ -135,18 +118,18 @@ TEST_F(duplicate, of_a_read_does_not_move_past_the_window)
 
 TEST_F(duplicate, of_a_read_of_nothing_is_answered_again)
 {
-	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->there.iova, 0, self->peer->rkey));
-	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->there.iova, PAGE, self->peer->rkey));
+	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, 0, self->e.peer->rkey));
+	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, PAGE, self->e.peer->rkey));
 	go_back_to(self, 0);
-	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->there.iova, 0, self->peer->rkey));
+	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, 0, self->e.peer->rkey));
 }
 
 TEST_F(duplicate, of_a_read_is_answered_after_a_read_of_nothing)
 {
-	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->there.iova, PAGE, self->peer->rkey));
-	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->there.iova, 0, self->peer->rkey));
+	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, PAGE, self->e.peer->rkey));
+	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, 0, self->e.peer->rkey));
 	go_back_to(self, 0);
-	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->there.iova, PAGE, self->peer->rkey));
+	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, PAGE, self->e.peer->rkey));
 	ASSERT_TRUE(got(self, 0, PAGE));
 }
 

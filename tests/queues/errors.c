@@ -4,48 +4,32 @@
  * before it completes, and what was posted after it is flushed.  After an error nothing is
  * held: an MR can be deregistered, and a QP that is reset works again.
  */
+#include "queues/ends.h"
 #include "lib/clock.h"
 #include "lib/harness.h"
-#include "lib/memory.h"
-#include "lib/pair.h"
 #include "lib/pattern.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define SIZE (4 * PAGE)
 
 FIXTURE(error)
 {
-	struct ibv_context *ctx;
-	struct ibv_pd *pd;
-	struct memory here, there;
-	struct ibv_mr *mr, *peer;
-	struct pair pair;
+	struct ends e;
 	struct ibv_cq *small;	/* has room for one completion */
 };
 
 FIXTURE_SETUP(error)
 {
-	self->ctx = device_open();
-	self->pd = must(ibv_alloc_pd(self->ctx));
-	memory_open_filled(&self->here, HOST, SIZE, 1);
-	memory_open_filled(&self->there, HOST, SIZE, 2);
-	self->mr = memory_reg(&self->here, self->pd, ALL_ACCESS);
-	self->peer = memory_reg(&self->there, self->pd, ALL_ACCESS);
-	pair_open_in(&self->pair, self->pd);
+	ends_open(&self->e);
+	pair_open_in(&self->e.pair, self->e.pd);
 }
 
 FIXTURE_TEARDOWN(error)
 {
-	pair_close(&self->pair);
+	pair_close(&self->e.pair);
 	if (self->small)
 		EXPECT_EQ(0, ibv_destroy_cq(self->small));
-	mr_close(self->mr);
-	mr_close(self->peer);
-	memory_close(&self->here);
-	memory_close(&self->there);
-	pd_close(self->pd);
-	device_close(self->ctx);
+	ends_close(&self->e);
 }
 
 /* Post at the first end. */
@@ -56,10 +40,10 @@ static void post(FIXTURE_DATA(error) *self, uint64_t wr_id, enum ibv_wr_opcode o
 	struct ibv_send_wr *bad, wr = {
 		.wr_id = wr_id, .opcode = opcode, .sg_list = &sge, .num_sge = 1,
 		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = { .remote_addr = self->there.iova, .rkey = self->peer->rkey },
+		.wr.rdma = { .remote_addr = self->e.there.iova, .rkey = self->e.peer->rkey },
 	};
 
-	if ((errno = ibv_post_send(self->pair.qp[0], &wr, &bad)))
+	if ((errno = ibv_post_send(self->e.pair.qp[0], &wr, &bad)))
 		fail_case("post");
 }
 
@@ -68,8 +52,8 @@ static enum ibv_wc_status next_of(FIXTURE_DATA(error) *self, int end, uint64_t *
 {
 	struct ibv_wc wc = {};
 
-	wait_wc(&self->pair, &wc);
-	if (wc.qp_num != self->pair.qp[end]->qp_num)
+	wait_wc(&self->e.pair, &wc);
+	if (wc.qp_num != self->e.pair.qp[end]->qp_num)
 		fail_case("the completion (%s) is of the other end",
 			  ibv_wc_status_str(wc.status));
 	*wr_id = wc.wr_id;
@@ -82,83 +66,87 @@ static void second_of_three_is(struct __test_metadata *_metadata, FIXTURE_DATA(e
 {
 	uint64_t id;
 
-	post(self, 1, IBV_WR_RDMA_WRITE, self->here.iova, SIZE, self->mr->lkey);
+	post(self, 1, IBV_WR_RDMA_WRITE, self->e.here.iova, SIZE, self->e.mr->lkey);
 	post(self, 2, opcode, addr, PAGE, lkey);
-	post(self, 3, IBV_WR_RDMA_WRITE, self->here.iova, PAGE, self->mr->lkey);
+	post(self, 3, IBV_WR_RDMA_WRITE, self->e.here.iova, PAGE, self->e.mr->lkey);
 	ASSERT_EQ(IBV_WC_SUCCESS, next_of(self, 0, &id));
 	ASSERT_EQ(1, id);
 	ASSERT_EQ(IBV_WC_LOC_PROT_ERR, next_of(self, 0, &id));
 	ASSERT_EQ(2, id);
 	ASSERT_EQ(IBV_WC_WR_FLUSH_ERR, next_of(self, 0, &id));
 	ASSERT_EQ(3, id);
-	ASSERT_TRUE(filled(self->there.cpu, SIZE, 1, "what the first wrote"));
+	ASSERT_TRUE(filled(self->e.there.cpu, SIZE, 1, "what the first wrote"));
 }
 
 TEST_F(error, a_wrong_lkey_is_reported_after_what_was_before_it)
 {
-	second_of_three_is(_metadata, self, IBV_WR_RDMA_WRITE, self->here.iova,
-			   self->mr->lkey ^ 0x55);
+	second_of_three_is(_metadata, self, IBV_WR_RDMA_WRITE, self->e.here.iova,
+			   self->e.mr->lkey ^ 0x55);
 }
 
 TEST_F(error, a_wrong_lkey_of_a_read_is_reported_after_what_was_before_it)
 {
-	second_of_three_is(_metadata, self, IBV_WR_RDMA_READ, self->here.iova,
-			   self->mr->lkey ^ 0x55);
+	second_of_three_is(_metadata, self, IBV_WR_RDMA_READ, self->e.here.iova,
+			   self->e.mr->lkey ^ 0x55);
 }
 
 TEST_F(error, an_address_outside_of_the_mr_is_reported_after_what_was_before_it)
 {
-	second_of_three_is(_metadata, self, IBV_WR_RDMA_WRITE, self->here.iova + SIZE - 1,
-			   self->mr->lkey);
+	second_of_three_is(_metadata, self, IBV_WR_RDMA_WRITE, self->e.here.iova + SIZE - 1,
+			   self->e.mr->lkey);
+}
+
+/* The status of the next completion of each end. */
+static void both_ends(FIXTURE_DATA(error) *self, enum ibv_wc_status status[2])
+{
+	struct ibv_wc wc;
+
+	status[0] = status[1] = IBV_WC_GENERAL_ERR;
+	for (int i = 0; i < 2; i++) {
+		wait_wc(&self->e.pair, &wc);
+		status[wc.qp_num == self->e.pair.qp[1]->qp_num] = wc.status;
+	}
 }
 
 TEST_F(error, a_wrong_lkey_of_a_receive_is_reported_at_both_ends)
 {
-	enum ibv_wc_status status[2] = { IBV_WC_GENERAL_ERR, IBV_WC_GENERAL_ERR };
-	struct ibv_sge sge = { self->there.iova, SIZE, self->peer->lkey ^ 0x55 };
+	enum ibv_wc_status status[2];
+	struct ibv_sge sge = { self->e.there.iova, SIZE, self->e.peer->lkey ^ 0x55 };
 	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
-	struct ibv_wc wc;
 
-	ASSERT_EQ(0, ibv_post_recv(self->pair.qp[1], &wr, &bad));
-	post(self, 1, IBV_WR_SEND, self->here.iova, PAGE, self->mr->lkey);
-	for (int i = 0; i < 2; i++) {
-		wait_wc(&self->pair, &wc);
-		status[wc.qp_num == self->pair.qp[1]->qp_num] = wc.status;
-	}
+	ASSERT_EQ(0, ibv_post_recv(self->e.pair.qp[1], &wr, &bad));
+	post(self, 1, IBV_WR_SEND, self->e.here.iova, PAGE, self->e.mr->lkey);
+	both_ends(self, status);
 	ASSERT_EQ(IBV_WC_REM_OP_ERR, status[0]);
 	ASSERT_EQ(IBV_WC_LOC_PROT_ERR, status[1]);
-	ASSERT_TRUE(memory_untouched(&self->there));
+	ASSERT_TRUE(memory_untouched(&self->e.there));
 }
 
 TEST_F(error, a_message_that_is_too_long_is_reported_at_both_ends)
 {
-	enum ibv_wc_status status[2] = { IBV_WC_GENERAL_ERR, IBV_WC_GENERAL_ERR };
-	struct ibv_wc wc;
+	enum ibv_wc_status status[2];
 
-	post_recv(&self->pair, self->peer, self->there.iova, 100);
-	post(self, 1, IBV_WR_SEND, self->here.iova, 101, self->mr->lkey);
-	for (int i = 0; i < 2; i++) {
-		wait_wc(&self->pair, &wc);
-		status[wc.qp_num == self->pair.qp[1]->qp_num] = wc.status;
-	}
+	post_recv(&self->e.pair, self->e.peer, self->e.there.iova, 100);
+	post(self, 1, IBV_WR_SEND, self->e.here.iova, 101, self->e.mr->lkey);
+	both_ends(self, status);
 	ASSERT_EQ(IBV_WC_REM_INV_REQ_ERR, status[0]);
 	ASSERT_EQ(IBV_WC_LOC_LEN_ERR, status[1]);
-	ASSERT_TRUE(memory_untouched(&self->there));
+	ASSERT_TRUE(memory_untouched(&self->e.there));
 }
 
 /* The receiving end is made anew, with a CQ that one completion fills. */
 static void receive_into_a_small_cq(FIXTURE_DATA(error) *self)
 {
-	struct ibv_cq *all = self->pair.cq;
+	struct ibv_cq *all = self->e.pair.cq;
 
-	if (ibv_destroy_qp(self->pair.qp[1]))
+	if (ibv_destroy_qp(self->e.pair.qp[1]))
 		fail_case("destroy a QP");
-	self->small = must(ibv_create_cq(self->ctx, 1, NULL, NULL, 0));
-	self->pair.cq = self->small;
-	self->pair.qp[1] = NULL;
-	pair_create_end(&self->pair, 1, self->pd);
-	self->pair.cq = all;
-	pair_connect(&self->pair, IBV_MTU_1024);
+	self->small = must(ibv_create_cq(self->e.ctx, 1, NULL, NULL, 0));
+	self->e.pair.cq = self->small;
+	self->e.pair.qp[1] = NULL;
+	pair_create_end(&self->e.pair, 1, self->e.pd);
+	self->e.pair.cq = all;
+	pair_connect(&self->e.pair, IBV_MTU_1024);
 }
 
 TEST_F(error, an_mr_is_not_held_when_the_cq_is_full)
@@ -170,16 +158,16 @@ TEST_F(error, an_mr_is_not_held_when_the_cq_is_full)
 
 	receive_into_a_small_cq(self);
 	for (int i = 0; i < self->small->cqe + 2; i++) {
-		ASSERT_EQ(0, ibv_post_recv(self->pair.qp[1], &wr, &bad));
-		post(self, i, IBV_WR_RDMA_WRITE_WITH_IMM, self->here.iova, PAGE, self->mr->lkey);
+		ASSERT_EQ(0, ibv_post_recv(self->e.pair.qp[1], &wr, &bad));
+		post(self, i, IBV_WR_RDMA_WRITE_WITH_IMM, self->e.here.iova, PAGE, self->e.mr->lkey);
 	}
 	/* The last ones get no answer; what the first say is not looked at. */
 	for (double end = now() + 1; now() < end;)
-		n += ibv_poll_cq(self->pair.cq, 1, &wc);
+		n += ibv_poll_cq(self->e.pair.cq, 1, &wc);
 	ASSERT_LT(0, n);
 	began = now();
-	ASSERT_EQ(0, ibv_dereg_mr(self->peer));
-	self->peer = NULL;
+	ASSERT_EQ(0, ibv_dereg_mr(self->e.peer));
+	self->e.peer = NULL;
 	ASSERT_GT(10, now() - began);
 }
 
@@ -188,14 +176,14 @@ TEST_F(error, a_qp_that_refused_an_atomic_receives_after_a_reset)
 {
 	need("atomics");
 	for (int i = 0; i < 3; i++) {
-		ASSERT_NE(IBV_WC_SUCCESS, fetch_add_unchecked(&self->pair, self->mr,
-							      self->there.iova + 1,
-							      self->peer->rkey));
-		pair_connect(&self->pair, IBV_MTU_1024);
-		post_recv(&self->pair, self->peer, self->there.iova, SIZE);
-		ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&self->pair, IBV_WR_SEND, self->mr,
-						  self->here.iova, SIZE, 0, 0));
-		ASSERT_TRUE(filled(self->there.cpu, SIZE, 1, "what was received"));
+		ASSERT_NE(IBV_WC_SUCCESS, fetch_add_unchecked(&self->e.pair, self->e.mr,
+							      self->e.there.iova + 1,
+							      self->e.peer->rkey));
+		pair_connect(&self->e.pair, IBV_MTU_1024);
+		post_recv(&self->e.pair, self->e.peer, self->e.there.iova, SIZE);
+		ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&self->e.pair, IBV_WR_SEND, self->e.mr,
+						  self->e.here.iova, SIZE, 0, 0));
+		ASSERT_TRUE(filled(self->e.there.cpu, SIZE, 1, "what was received"));
 	}
 }
 
@@ -220,15 +208,15 @@ TEST_F(error, resources_for_reads_change_while_reads_arrive)
 	pthread_t thread[2];
 	long rounds = 0;
 
-	ASSERT_EQ(0, ibv_modify_qp(self->pair.qp[1], &sqd, IBV_QP_STATE));
+	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[1], &sqd, IBV_QP_STATE));
 	for (int i = 0; i < 2; i++)
-		ASSERT_EQ(0, pthread_create(&thread[i], NULL, set_resources, self->pair.qp[1]));
+		ASSERT_EQ(0, pthread_create(&thread[i], NULL, set_resources, self->e.pair.qp[1]));
 	for (double end = now() + 3; now() < end; rounds++) {
-		memset(self->here.cpu, 0, SIZE);
-		ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&self->pair, IBV_WR_RDMA_READ, self->mr,
-						  self->here.iova, SIZE, self->there.iova,
-						  self->peer->rkey));
-		ASSERT_TRUE(filled(self->here.cpu, SIZE, 2, "what was read"));
+		memset(self->e.here.cpu, 0, SIZE);
+		ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&self->e.pair, IBV_WR_RDMA_READ, self->e.mr,
+						  self->e.here.iova, SIZE, self->e.there.iova,
+						  self->e.peer->rkey));
+		ASSERT_TRUE(filled(self->e.here.cpu, SIZE, 2, "what was read"));
 	}
 	over = true;
 	for (int i = 0; i < 2; i++)
@@ -251,16 +239,16 @@ TEST_F(error, threads_may_reset_a_qp_at_once)
 	pthread_t thread[3];
 
 	for (int i = 0; i < 3; i++)
-		ASSERT_EQ(0, pthread_create(&thread[i], NULL, reset, self->pair.qp[0]));
+		ASSERT_EQ(0, pthread_create(&thread[i], NULL, reset, self->e.pair.qp[0]));
 	sleep(3);
 	over = true;
 	for (int i = 0; i < 3; i++)
 		pthread_join(thread[i], NULL);
-	pair_connect(&self->pair, IBV_MTU_1024);
-	ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->mr,
-					  self->here.iova, SIZE, self->there.iova,
-					  self->peer->rkey));
-	ASSERT_TRUE(filled(self->there.cpu, SIZE, 1, "what was written"));
+	pair_connect(&self->e.pair, IBV_MTU_1024);
+	ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&self->e.pair, IBV_WR_RDMA_WRITE, self->e.mr,
+					  self->e.here.iova, SIZE, self->e.there.iova,
+					  self->e.peer->rkey));
+	ASSERT_TRUE(filled(self->e.there.cpu, SIZE, 1, "what was written"));
 }
 
 TEST_F(error, more_resources_for_reads_than_the_device_has_are_refused)
@@ -268,14 +256,14 @@ TEST_F(error, more_resources_for_reads_than_the_device_has_are_refused)
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
 	struct ibv_device_attr limits;
 
-	ASSERT_EQ(0, ibv_query_device(self->ctx, &limits));
-	ASSERT_EQ(0, ibv_modify_qp(self->pair.qp[1], &attr, IBV_QP_STATE));
+	ASSERT_EQ(0, ibv_query_device(self->e.ctx, &limits));
+	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[1], &attr, IBV_QP_STATE));
 	ASSERT_GT(255, limits.max_qp_rd_atom);
 	attr.max_dest_rd_atomic = limits.max_qp_rd_atom + 1;
-	ASSERT_EQ(EINVAL, ibv_modify_qp(self->pair.qp[1], &attr, IBV_QP_MAX_DEST_RD_ATOMIC));
-	ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&self->pair, IBV_WR_RDMA_READ, self->mr,
-					  self->here.iova, SIZE, self->there.iova,
-					  self->peer->rkey));
+	ASSERT_EQ(EINVAL, ibv_modify_qp(self->e.pair.qp[1], &attr, IBV_QP_MAX_DEST_RD_ATOMIC));
+	ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&self->e.pair, IBV_WR_RDMA_READ, self->e.mr,
+					  self->e.here.iova, SIZE, self->e.there.iova,
+					  self->e.peer->rkey));
 }
 
 /* With a peer that is silent, the largest number of retries ends too. */
@@ -284,9 +272,9 @@ TEST_F(error, a_retry_count_of_7_is_not_for_ever)
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
 	uint64_t id;
 
-	pair_connect_end(&self->pair, 0, IBV_MTU_1024, 0, 14);
-	ASSERT_EQ(0, ibv_modify_qp(self->pair.qp[1], &attr, IBV_QP_STATE));
-	post(self, 1, IBV_WR_RDMA_WRITE, self->here.iova, SIZE, self->mr->lkey);
+	pair_connect_end(&self->e.pair, 0, IBV_MTU_1024, 0, 14);
+	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[1], &attr, IBV_QP_STATE));
+	post(self, 1, IBV_WR_RDMA_WRITE, self->e.here.iova, SIZE, self->e.mr->lkey);
 	ASSERT_EQ(IBV_WC_RETRY_EXC_ERR, next_of(self, 0, &id));
 }
 

@@ -8,6 +8,10 @@
  * there is one, a move is refused, and a revoke refuses new users but does not
  * free the memory yet.
  *
+ * With DMABUF_TEST_ONLY_PIN a vmap does not hold it, as with the exporters that
+ * use TTM: the buffer moves, also when CPU access begins, and the vmap goes on
+ * showing the old pages, which get other bytes.
+ *
  * What is called I/O memory here is RAM, where every access works.  Whether
  * importers use the I/O accessors has to be observed in another way.
  */
@@ -15,12 +19,23 @@
 #include <linux/delay.h>
 #include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
+#include <linux/highmem.h>
 #include <linux/iosys-map.h>
 #include <linux/slab.h>
 #include <linux/sort.h>
 #include <linux/vmalloc.h>
 
 #include "test-exporter-ops.h"
+
+#define TEST_POISON 0xa5
+
+void dmabuf_test_poison(struct page **pages, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		memset_page(pages[i], 0, TEST_POISON, PAGE_SIZE);
+}
 
 void dmabuf_test_free_pages(struct page **pages, unsigned int n)
 {
@@ -63,13 +78,27 @@ struct page **dmabuf_test_alloc_pages(unsigned int n)
 
 bool dmabuf_test_held(const struct test_buffer *buf)
 {
-	return buf->count.vmaps || buf->count.pins || buf->moving;
+	return (buf->count.vmaps && !(buf->flags & DMABUF_TEST_ONLY_PIN)) ||
+	       buf->count.pins || buf->moving;
+}
+
+/* The buffer has moved from these pages. A vmap may show them until its end. */
+void dmabuf_test_leave_pages(struct test_buffer *buf, struct page **pages)
+{
+	unsigned int n = dmabuf_test_npages(buf);
+
+	if (!buf->count.vmaps || buf->left) {
+		dmabuf_test_free_pages(pages, n);
+		return;
+	}
+	dmabuf_test_poison(pages, n);
+	buf->left = pages;
 }
 
 /* Free memory that was revoked, unless something holds it. */
 void dmabuf_test_let_go(struct test_buffer *buf)
 {
-	if (!buf->revoked || dmabuf_test_held(buf))
+	if (!buf->revoked || dmabuf_test_held(buf) || buf->count.vmaps)
 		return;
 	dmabuf_test_free_pages(buf->pages, dmabuf_test_npages(buf));
 	buf->pages = NULL;
@@ -100,8 +129,6 @@ static int test_attach(struct dma_buf *dmabuf,
 
 	if (ret)
 		return ret;
-	if (buf->flags & DMABUF_TEST_IOMEM)
-		return -EOPNOTSUPP; /* no bus address */
 	dma_resv_lock(dmabuf->resv, NULL);
 	buf->count.attachments++;
 	dma_resv_unlock(dmabuf->resv);
@@ -121,14 +148,12 @@ static void test_detach(struct dma_buf *dmabuf,
 static int test_pin(struct dma_buf_attachment *attach)
 {
 	struct test_buffer *buf = attach->dmabuf->priv;
-	int ret;
 
 	if (buf->revoked)
 		return -ENODEV;
-	ret = test_wait_moved(attach->dmabuf);
-	if (!ret)
-		buf->count.pins++;
-	return ret;
+	/* Whoever maps waits for the fence of a move that is not done. */
+	buf->count.pins++;
+	return 0;
 }
 
 static void test_unpin(struct dma_buf_attachment *attach)
@@ -148,6 +173,8 @@ static struct sg_table *test_map(struct dma_buf_attachment *attach,
 
 	if (ret)
 		return ERR_PTR(ret);
+	if (buf->flags & DMABUF_TEST_IOMEM)
+		return ERR_PTR(-EOPNOTSUPP); /* no bus address */
 	if (buf->revoked)
 		return ERR_PTR(-ENODEV);
 
@@ -183,6 +210,29 @@ static void test_unmap(struct dma_buf_attachment *attach,
 	kfree(sgt);
 }
 
+/* Move at once, if nothing prevents it. */
+static int test_move_now(struct dma_buf *dmabuf)
+{
+	struct test_buffer *buf = dmabuf->priv;
+	unsigned int i, n = dmabuf_test_npages(buf);
+	struct page **to, **from = buf->pages;
+
+	if (dmabuf_test_held(buf))
+		return 0;
+	to = dmabuf_test_alloc_pages(n);
+	if (!to)
+		return -ENOMEM;
+
+	dma_buf_move_notify(dmabuf);
+	unmap_mapping_range(dmabuf->file->f_mapping, 0, 0, 1);
+	for (i = 0; i < n; i++)
+		copy_highpage(to[i], from[i]);
+	buf->pages = to;
+	buf->count.moves++;
+	dmabuf_test_leave_pages(buf, from);
+	return 0;
+}
+
 static int test_begin_cpu_access(struct dma_buf *dmabuf,
 				 enum dma_data_direction dir)
 {
@@ -197,7 +247,9 @@ static int test_begin_cpu_access(struct dma_buf *dmabuf,
 	/* A second vmap does not reach test_vmap(), so fail here. */
 	if (buf->revoked)
 		ret = -ENODEV;
-	else
+	else if (buf->flags & DMABUF_TEST_ONLY_PIN)
+		ret = test_move_now(dmabuf);
+	if (!ret)
 		buf->count.brackets++;
 	dma_resv_unlock(dmabuf->resv);
 	return ret;
@@ -240,6 +292,8 @@ static void test_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
 
 	vunmap(buf->vaddr);
 	buf->count.vmaps--;
+	dmabuf_test_free_pages(buf->left, dmabuf_test_npages(buf));
+	buf->left = NULL;
 	dmabuf_test_let_go(buf);
 }
 

@@ -17,6 +17,7 @@
  * @moving: @pages do not have the right bytes yet
  * @pages: the memory; NULL after a revoke has freed it
  * @vaddr: address of the vmap
+ * @left: pages that the vmap still shows after a move; they are poisoned
  * @behave: what the ops do, see struct dmabuf_test_behave
  * @count: what importers hold
  *
@@ -30,6 +31,7 @@ struct test_buffer {
 	bool moving;
 	struct page **pages;
 	void *vaddr;
+	struct page **left;
 	struct {
 		u32 error;
 		u32 delay_ms;
@@ -46,6 +48,8 @@ extern const struct dma_buf_ops dmabuf_test_ops;
 extern const struct dma_buf_ops dmabuf_test_ops_without_vmap;
 
 struct page **dmabuf_test_alloc_pages(unsigned int n);
+void dmabuf_test_leave_pages(struct test_buffer *buf, struct page **pages);
+void dmabuf_test_poison(struct page **pages, unsigned int n);
 void dmabuf_test_free_pages(struct page **pages, unsigned int n);
 bool dmabuf_test_held(const struct test_buffer *buf);
 void dmabuf_test_let_go(struct test_buffer *buf);

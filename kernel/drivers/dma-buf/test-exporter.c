@@ -27,8 +27,8 @@
 
 #include "test-exporter-ops.h"
 
-#define DMABUF_TEST_FLAGS (DMABUF_TEST_NO_VMAP | DMABUF_TEST_IOMEM)
-#define TEST_POISON 0xa5
+#define DMABUF_TEST_FLAGS \
+	(DMABUF_TEST_NO_VMAP | DMABUF_TEST_IOMEM | DMABUF_TEST_ONLY_PIN)
 
 /**
  * struct test_fence - a fence that signals late
@@ -71,8 +71,8 @@ static void test_end_move(struct dma_buf *dmabuf, struct page **from)
 {
 	struct test_buffer *buf = dmabuf->priv;
 
-	dmabuf_test_free_pages(from, dmabuf_test_npages(buf));
 	dma_resv_lock(dmabuf->resv, NULL);
+	dmabuf_test_leave_pages(buf, from);
 	buf->moving = false;
 	dmabuf_test_let_go(buf);
 	dma_resv_unlock(dmabuf->resv);
@@ -220,7 +220,7 @@ static void test_signal(struct dma_buf *dmabuf)
 static int test_move(struct dma_buf *dmabuf, const struct dmabuf_test_move *move)
 {
 	struct test_buffer *buf = dmabuf->priv;
-	unsigned int i, n = dmabuf_test_npages(buf);
+	unsigned int n = dmabuf_test_npages(buf);
 	struct test_fence *fence;
 	struct page **to;
 	int ret;
@@ -245,8 +245,7 @@ static int test_move(struct dma_buf *dmabuf, const struct dmabuf_test_move *move
 
 	dma_buf_move_notify(dmabuf);
 	unmap_mapping_range(dmabuf->file->f_mapping, 0, 0, 1);
-	for (i = 0; i < n; i++)
-		memset_page(to[i], 0, TEST_POISON, PAGE_SIZE);
+	dmabuf_test_poison(to, n);
 	fence->from = buf->pages;
 	fence->to = to;
 	buf->pages = to;

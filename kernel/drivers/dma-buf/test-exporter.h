@@ -17,6 +17,7 @@
 enum dmabuf_test_flags {
 	DMABUF_TEST_NO_VMAP = 1 << 0,	/* without the op vmap */
 	DMABUF_TEST_IOMEM = 1 << 1,	/* vmap gives I/O memory */
+	DMABUF_TEST_ONLY_PIN = 1 << 2,	/* as with TTM, a vmap does not hold it */
 };
 
 /**
@@ -71,7 +72,8 @@ struct dmabuf_test_fence {
  * @delay_ms: when the copy is done; until then the new pages have other bytes,
  *	and a kernel fence has not signaled
  *
- * -EBUSY: the buffer is vmapped, pinned, or being moved
+ * -EBUSY: the buffer is pinned or being moved, or vmapped without
+ *	DMABUF_TEST_ONLY_PIN
  * -ENODEV: the memory was revoked
  */
 struct dmabuf_test_move {

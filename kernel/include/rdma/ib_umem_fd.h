@@ -14,6 +14,7 @@
 #include <rdma/ib_user_ioctl_verbs.h>
 
 struct dma_buf;
+struct dma_buf_attachment;
 
 /**
  * struct ib_umem_fd_attr - a user's request to register memory by fd
@@ -38,12 +39,14 @@ struct ib_umem_fd_attr {
  * struct ib_umem_vmap - a dma-buf that is imported for access by the CPU
  * @umem: what drivers see; @umem.address is the region's offset in the dma-buf
  * @dmabuf: the buffer, with a reference
+ * @attach: pins the buffer of a dynamic exporter; NULL for another exporter
  * @map: the CPU's mapping of byte 0 of @dmabuf, in system or in I/O memory;
  *	valid and constant from ib_umem_get_fd() to ib_umem_release()
  */
 struct ib_umem_vmap {
 	struct ib_umem umem;
 	struct dma_buf *dmabuf;
+	struct dma_buf_attachment *attach;
 	struct iosys_map map;
 };
 

@@ -10,9 +10,10 @@
  * the dma-buf; umem_memfd.c has files in memory.
  *
  * A software device moves bytes with the CPU, so a dma-buf is imported by vmap.
- * There is no attachment, because no device does DMA.  The mapping stays in
- * place until the umem is released: an exporter pins a buffer for as long as it
- * is vmapped.  The umem holds its own reference on the dma-buf, so the user may
+ * A vmap does not keep the buffer of a dynamic exporter in place: amdgpu, for
+ * example, may move or swap out a buffer that is vmapped.  So the umem also
+ * attaches to such a buffer, without mapping it for DMA, and pins it, until it is
+ * released.  The umem holds its own reference on the dma-buf, so the user may
  * close the fd and the process may die.
  *
  * The bytes may be in system memory or in I/O memory, as the iosys_map says.
@@ -30,21 +31,94 @@ static enum dma_data_direction ib_umem_vmap_direction(struct ib_umem *umem)
 	return umem->writable ? DMA_BIDIRECTIONAL : DMA_FROM_DEVICE;
 }
 
+/* A pinned buffer does not move. Memory that is revoked stays until the unpin. */
+static void ib_umem_vmap_move_notify(struct dma_buf_attachment *attach)
+{
+}
+
+/* Without allow_peer2peer the exporter pins the buffer where the CPU reaches it. */
+static const struct dma_buf_attach_ops ib_umem_vmap_attach_ops = {
+	.move_notify = ib_umem_vmap_move_notify,
+};
+
 /*
- * As dma_buf_vmap_unlocked(), but a signal interrupts the wait for the lock: an
- * exporter may hold it for long because of another importer.
+ * Hold the buffer in place; undone by ib_umem_vmap_let_go(). The buffer of a
+ * static exporter does not move while it is vmapped. That of a dynamic exporter
+ * may, unless it is pinned.
+ */
+static int ib_umem_vmap_hold(struct ib_umem_vmap *vmap)
+{
+	struct dma_buf *dmabuf = vmap->dmabuf;
+	int ret;
+
+	if (!dma_buf_is_dynamic(dmabuf))
+		return 0;
+
+	/*
+	 * Unlike the attach, a signal interrupts this wait for the lock. An
+	 * exporter may hold it for long because of another importer.
+	 */
+	if (dma_resv_lock_interruptible(dmabuf->resv, NULL))
+		return -ERESTARTSYS;
+	dma_resv_unlock(dmabuf->resv);
+
+	vmap->attach = dma_buf_dynamic_attach(dmabuf, &vmap->umem.ibdev->dev,
+					      &ib_umem_vmap_attach_ops, vmap);
+	if (IS_ERR(vmap->attach))
+		return PTR_ERR(vmap->attach);
+
+	ret = -ERESTARTSYS;
+	if (dma_resv_lock_interruptible(dmabuf->resv, NULL))
+		goto err_detach;
+
+	ret = dma_buf_pin(vmap->attach);
+	dma_resv_unlock(dmabuf->resv);
+	if (ret)
+		goto err_detach;
+
+	return 0;
+
+err_detach:
+	dma_buf_detach(dmabuf, vmap->attach);
+	return ret;
+}
+
+static void ib_umem_vmap_let_go(struct ib_umem_vmap *vmap)
+{
+	struct dma_buf *dmabuf = vmap->dmabuf;
+
+	if (!vmap->attach)
+		return;
+
+	dma_resv_lock(dmabuf->resv, NULL);
+	dma_buf_unpin(vmap->attach);
+	dma_resv_unlock(dmabuf->resv);
+	dma_buf_detach(dmabuf, vmap->attach);
+}
+
+/*
+ * As dma_buf_vmap_unlocked(), but a signal interrupts the wait for the lock, and
+ * for a move that the vmap has begun.
  */
 static int ib_umem_vmap_map(struct ib_umem_vmap *vmap)
 {
 	struct dma_buf *dmabuf = vmap->dmabuf;
-	int ret;
+	long ret;
 
 	if (dma_resv_lock_interruptible(dmabuf->resv, NULL))
 		return -ERESTARTSYS;
 
 	ret = dma_buf_vmap(dmabuf, &vmap->map);
 	dma_resv_unlock(dmabuf->resv);
-	return ret;
+	if (ret)
+		/* A DRM driver has the op also for objects without a vmap. */
+		return ret == -EOPNOTSUPP ? -ENXIO : ret;
+
+	ret = dma_resv_wait_timeout(dmabuf->resv, DMA_RESV_USAGE_KERNEL, true,
+				    MAX_SCHEDULE_TIMEOUT);
+	if (ret < 0)
+		dma_buf_vunmap_unlocked(dmabuf, &vmap->map);
+	return min(ret, 0L);
 }
 
 static struct ib_umem *ib_umem_vmap_get(struct ib_device *device,
@@ -87,23 +161,31 @@ static struct ib_umem *ib_umem_vmap_get(struct ib_device *device,
 	umem->is_vmap = 1;
 	vmap->dmabuf = dmabuf;
 
-	ret = ib_umem_vmap_map(vmap);
+	ret = ib_umem_vmap_hold(vmap);
 	if (ret)
 		goto err_free;
 
 	/*
 	 * This also waits for the exporter's fences, for instance those of a
-	 * move that the vmap began.  A signal interrupts the wait.  CPU access
-	 * ends with the region, because a packet may come at any time.
+	 * move that the pin began.  A signal interrupts the wait.  CPU access
+	 * ends with the region, because a packet may come at any time.  An
+	 * exporter may move a buffer that is not pinned here, so it comes
+	 * before the vmap.
 	 */
 	ret = dma_buf_begin_cpu_access(dmabuf, ib_umem_vmap_direction(umem));
 	if (ret)
-		goto err_vunmap;
+		goto err_let_go;
+
+	ret = ib_umem_vmap_map(vmap);
+	if (ret)
+		goto err_end;
 
 	return umem;
 
-err_vunmap:
-	dma_buf_vunmap_unlocked(dmabuf, &vmap->map);
+err_end:
+	dma_buf_end_cpu_access(dmabuf, ib_umem_vmap_direction(umem));
+err_let_go:
+	ib_umem_vmap_let_go(vmap);
 err_free:
 	kfree(vmap);
 err_put:
@@ -122,7 +204,8 @@ err_put:
  * Return: a umem that the caller releases with ib_umem_release(), or an ERR_PTR:
  * -EINVAL: length 0, @attr->iova and @attr->offset not equal modulo PAGE_SIZE,
  *	or an unknown @attr->fd_type
- * -EOVERFLOW: offset + length or iova + length does not fit in 64 bits
+ * -EOVERFLOW: offset + length or iova + length does not fit in 64 bits, or
+ *	offset + length does not fit in an unsigned long
  * -EOPNOTSUPP: a dma-buf for a @device that does DMA, which has no import yet;
  *	or on-demand access to a file in memory
  * -EBADF: @attr->fd is not open
@@ -136,7 +219,7 @@ err_put:
  * only for a dma-buf:
  * -ENXIO: the exporter has no mapping for the CPU
  * -ERESTARTSYS: a signal came during the wait for the exporter
- * or an error of the exporter's vmap or begin_cpu_access
+ * or an error of the exporter's attach, pin, begin_cpu_access or vmap
  *
  * only for a file in memory:
  * -EPERM: @attr->access writes and the file is sealed against writing, or the
@@ -152,8 +235,10 @@ struct ib_umem *ib_umem_get_fd(struct ib_device *device,
 	if (!attr->length || (attr->offset ^ attr->iova) & ~PAGE_MASK)
 		return ERR_PTR(-EINVAL);
 
-	if (check_add_overflow(attr->offset, attr->length, &end) ||
-	    check_add_overflow(attr->iova, attr->length, &end))
+	/* A umem has the range as unsigned long. */
+	if (check_add_overflow(attr->iova, attr->length, &end) ||
+	    check_add_overflow(attr->offset, attr->length, &end) ||
+	    overflows_type(end, unsigned long))
 		return ERR_PTR(-EOVERFLOW);
 
 	switch (attr->fd_type) {
@@ -179,9 +264,10 @@ EXPORT_SYMBOL(ib_umem_get_fd);
  */
 void ib_umem_vmap_release(struct ib_umem_vmap *vmap)
 {
+	dma_buf_vunmap_unlocked(vmap->dmabuf, &vmap->map);
 	/* There is nothing to undo if the exporter fails here. */
 	dma_buf_end_cpu_access(vmap->dmabuf, ib_umem_vmap_direction(&vmap->umem));
-	dma_buf_vunmap_unlocked(vmap->dmabuf, &vmap->map);
+	ib_umem_vmap_let_go(vmap);
 	dma_buf_put(vmap->dmabuf);
 	kfree(vmap);
 }

@@ -140,16 +140,62 @@ static void test_mode_allows(struct kunit *test)
 /* The exporter */
 struct test_buf {
 	struct iosys_map map;
+	int attach_err;
+	int pin_err;
 	int vmap_err;
 	int begin_err;
+	int attached;
+	int pinned;
 	int vmaps;
 	int vunmaps;
 	int begins;
 	int ends;
 	int released;
+	bool in_order; /* each call found what has to be there before it */
 	enum dma_data_direction dir;
 };
 
+static int test_buf_attach(struct dma_buf *dmabuf,
+			   struct dma_buf_attachment *attach)
+{
+	struct test_buf *buf = dmabuf->priv;
+
+	if (buf->attach_err)
+		return buf->attach_err;
+	buf->in_order &= !buf->begins && !attach->peer2peer;
+	buf->attached++;
+	return 0;
+}
+
+static void test_buf_detach(struct dma_buf *dmabuf,
+			    struct dma_buf_attachment *attach)
+{
+	struct test_buf *buf = dmabuf->priv;
+
+	buf->in_order &= !buf->pinned && buf->ends == buf->begins;
+	buf->attached--;
+}
+
+static int test_buf_pin(struct dma_buf_attachment *attach)
+{
+	struct test_buf *buf = attach->dmabuf->priv;
+
+	if (buf->pin_err)
+		return buf->pin_err;
+	buf->in_order &= !buf->begins;
+	buf->pinned++;
+	return 0;
+}
+
+static void test_buf_unpin(struct dma_buf_attachment *attach)
+{
+	struct test_buf *buf = attach->dmabuf->priv;
+
+	buf->in_order &= buf->ends == buf->begins;
+	buf->pinned--;
+}
+
+/* It would need a device. */
 static struct sg_table *test_buf_map(struct dma_buf_attachment *attach,
 				     enum dma_data_direction dir)
 {
@@ -173,6 +219,7 @@ static int test_buf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 	struct test_buf *buf = dmabuf->priv;
 
 	*map = buf->map;
+	buf->in_order &= buf->begins > buf->ends;
 	buf->vmaps += !buf->vmap_err;
 	return buf->vmap_err;
 }
@@ -197,25 +244,39 @@ static int test_buf_end(struct dma_buf *dmabuf, enum dma_data_direction dir)
 {
 	struct test_buf *buf = dmabuf->priv;
 
-	/* Before the vunmap, and with the direction of begin */
-	buf->ends += !buf->vunmaps && dir == buf->dir;
+	/* After the vunmap, and with the direction of begin */
+	buf->in_order &= buf->vunmaps == buf->vmaps && dir == buf->dir;
+	buf->ends++;
 	return 0;
 }
 
+#define TEST_BUF_OPS				\
+	.attach = test_buf_attach,		\
+	.detach = test_buf_detach,		\
+	.map_dma_buf = test_buf_map,		\
+	.unmap_dma_buf = test_buf_unmap,	\
+	.release = test_buf_release
+
+#define TEST_BUF_CPU_OPS			\
+	.vmap = test_buf_vmap,			\
+	.vunmap = test_buf_vunmap,		\
+	.begin_cpu_access = test_buf_begin,	\
+	.end_cpu_access = test_buf_end
+
 static const struct dma_buf_ops test_buf_ops = {
-	.map_dma_buf = test_buf_map,
-	.unmap_dma_buf = test_buf_unmap,
-	.release = test_buf_release,
-	.vmap = test_buf_vmap,
-	.vunmap = test_buf_vunmap,
-	.begin_cpu_access = test_buf_begin,
-	.end_cpu_access = test_buf_end,
+	TEST_BUF_OPS,
+	TEST_BUF_CPU_OPS,
+};
+
+static const struct dma_buf_ops test_buf_ops_dynamic = {
+	TEST_BUF_OPS,
+	TEST_BUF_CPU_OPS,
+	.pin = test_buf_pin,
+	.unpin = test_buf_unpin,
 };
 
 static const struct dma_buf_ops test_buf_ops_no_vmap = {
-	.map_dma_buf = test_buf_map,
-	.unmap_dma_buf = test_buf_unmap,
-	.release = test_buf_release,
+	TEST_BUF_OPS,
 };
 
 #define BUF_SIZE (4 * PAGE_SIZE)
@@ -244,6 +305,9 @@ struct buf_case {
 	int err;
 	bool iomem;
 	bool no_vmap;
+	bool dynamic;
+	int attach_err;
+	int pin_err;
 	int vmap_err;
 	int begin_err;
 };
@@ -265,6 +329,16 @@ static const struct buf_case buf_cases[] = {
 	{ "read-only to write", 0, BUF_SIZE, O_RDONLY, WR, -EACCES },
 	{ "write-only to read", 0, BUF_SIZE, O_WRONLY, RD, -EACCES },
 	{ "no vmap", 0, 1, O_RDWR, WR, -ENXIO, .no_vmap = true },
+	{ "dynamic", 0, BUF_SIZE, O_RDWR, WR, .dynamic = true },
+	{ "attach fails", 0, 1, O_RDWR, WR, -EIO, .dynamic = true, .attach_err = -EIO },
+	{ "static, is not attached", 0, 1, O_RDWR, WR, .attach_err = -EIO },
+	{ "pin fails", 0, 1, O_RDWR, WR, -EBUSY, .dynamic = true, .pin_err = -EBUSY },
+	{ "dynamic, vmap fails", 0, 1, O_RDWR, WR, -ENOMEM, .dynamic = true,
+	  .vmap_err = -ENOMEM },
+	{ "dynamic, begin_cpu_access fails", 0, 1, O_RDWR, WR, -EIO, .dynamic = true,
+	  .begin_err = -EIO },
+	{ "the op vmap, but no vmap of this object", 0, 1, O_RDWR, WR, -ENXIO,
+	  .vmap_err = -EOPNOTSUPP },
 	{ "vmap fails", 0, 1, O_RDWR, WR, -ENOSPC, .vmap_err = -ENOSPC },
 	{ "begin_cpu_access fails", 0, 1, O_RDWR, WR, -EIO, .begin_err = -EIO },
 };
@@ -293,6 +367,8 @@ static void check_buf_held(struct kunit *test, const struct buf_case *c,
 	check_buf_umem(test, c, buf, umem);
 	KUNIT_EXPECT_EQ(test, buf->vmaps, 1);
 	KUNIT_EXPECT_EQ(test, buf->begins, 1);
+	KUNIT_EXPECT_EQ(test, buf->attached, c->dynamic ? 1 : 0);
+	KUNIT_EXPECT_EQ(test, buf->pinned, c->dynamic ? 1 : 0);
 	KUNIT_EXPECT_EQ(test, buf->vunmaps, 0);
 	KUNIT_EXPECT_EQ(test, buf->ends, 0);
 	KUNIT_EXPECT_EQ(test, buf->released, 0);
@@ -315,10 +391,14 @@ static void test_buf(struct kunit *test)
 	iosys_map_set_vaddr(&buf->map, buf);
 	if (c->iomem)
 		iosys_map_set_vaddr_iomem(&buf->map, (void __iomem *)buf);
+	buf->attach_err = c->attach_err;
+	buf->pin_err = c->pin_err;
 	buf->vmap_err = c->vmap_err;
 	buf->begin_err = c->begin_err;
+	buf->in_order = true;
 	attr.fd = install(test, export(test, buf, c->no_vmap ? &test_buf_ops_no_vmap :
-							      &test_buf_ops, c->flags));
+						  c->dynamic ? &test_buf_ops_dynamic :
+							       &test_buf_ops, c->flags));
 
 	umem = ib_umem_get_fd(new_device(test), &attr);
 	kunit_release_action(test, close_and_flush, (void *)(long)attr.fd);
@@ -332,6 +412,9 @@ static void test_buf(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, buf->released, 1);
 	KUNIT_EXPECT_EQ(test, buf->vunmaps, buf->vmaps);
 	KUNIT_EXPECT_EQ(test, buf->ends, buf->begins);
+	KUNIT_EXPECT_EQ(test, buf->attached, 0);
+	KUNIT_EXPECT_EQ(test, buf->pinned, 0);
+	KUNIT_EXPECT_TRUE(test, buf->in_order);
 }
 
 static void test_other_type(struct kunit *test)

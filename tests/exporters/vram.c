@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A registered buffer in VRAM stays there.  Buffers that are shown after it fill the VRAM,
+ * so the driver has to make room; it must not take that of the registered buffer, although
+ * that is not on the screen any more.
+ */
+#include "lib/harness.h"
+#include "lib/memory.h"
+#include "lib/pair.h"
+#include <xf86drm.h>
+
+#define SIZE (1024 * PAGE)	/* a quarter of the VRAM */
+#define OTHERS 5
+
+FIXTURE(vram)
+{
+	struct ibv_context *ctx;
+	struct pair pair;
+	struct memory host, buf, other[OTHERS];
+	struct ibv_mr *host_mr, *mr;
+};
+
+FIXTURE_SETUP(vram)
+{
+	need("io-memory");
+	self->ctx = device_open();
+	pair_open(&self->pair, self->ctx, NULL);
+	memory_open_filled(&self->host, HOST, SIZE, 1);
+	memory_open_filled(&self->buf, BOCHS, SIZE, 2);
+	self->host_mr = memory_reg(&self->host, self->pair.pd, ALL_ACCESS);
+	self->mr = memory_reg(&self->buf, self->pair.pd, ALL_ACCESS);
+}
+
+FIXTURE_TEARDOWN(vram)
+{
+	mr_close(self->mr);
+	mr_close(self->host_mr);
+	for (int i = 0; i < OTHERS; i++)
+		memory_close(&self->other[i]);
+	memory_close(&self->buf);
+	memory_close(&self->host);
+	pair_close(&self->pair);
+	device_close(self->ctx);
+}
+
+static enum ibv_wc_status rdma(FIXTURE_DATA(vram) *self, enum ibv_wr_opcode opcode)
+{
+	return rdma_op(&self->pair, opcode, self->host_mr, self->host.iova, SIZE, self->buf.iova,
+		       self->mr->rkey);
+}
+
+TEST_F(vram, that_is_registered_stays_when_the_display_needs_room)
+{
+	int master = self->buf.drm_fd; /* who may show a buffer */
+
+	for (int i = 0; i < OTHERS; i++) {
+		ASSERT_EQ(0, drmDropMaster(master));
+		memory_open_filled(&self->other[i], BOCHS, SIZE, 10 + i);
+		master = self->other[i].drm_fd;
+	}
+
+	ASSERT_EQ(IBV_WC_SUCCESS, rdma(self, IBV_WR_RDMA_WRITE));
+	ASSERT_EQ(0, memcmp(self->buf.cpu, self->host.cpu, SIZE));
+	for (int i = 0; i < OTHERS; i++) {
+		ASSERT_TRUE(memory_untouched(&self->other[i])) { TH_LOG("buffer %d", i); }
+	}
+
+	memset(self->host.cpu, 0, SIZE);
+	memset(self->buf.cpu, 0x77, SIZE);
+	ASSERT_EQ(IBV_WC_SUCCESS, rdma(self, IBV_WR_RDMA_READ));
+	ASSERT_EQ(0, memcmp(self->buf.cpu, self->host.cpu, SIZE));
+}
+
+TEST_HARNESS_MAIN
