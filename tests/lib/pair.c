@@ -7,7 +7,8 @@
 
 static struct ibv_qp *make_qp(struct ibv_context *ctx, struct ibv_pd *pd, struct ibv_cq *cq)
 {
-	uint64_t ops = (device_can("atomics") ? IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD : 0) |
+	uint64_t ops = IBV_QP_EX_WITH_RDMA_WRITE |
+		       (device_can("atomics") ? IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD : 0) |
 		       (device_can("atomic-write") ? IBV_QP_EX_WITH_ATOMIC_WRITE : 0) |
 		       (device_can("flush") ? IBV_QP_EX_WITH_FLUSH : 0);
 	struct ibv_qp_init_attr_ex attr = {
@@ -17,7 +18,7 @@ static struct ibv_qp *make_qp(struct ibv_context *ctx, struct ibv_pd *pd, struct
 		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2,
 			 .max_recv_sge = 2, .max_inline_data = 64 },
 		.pd = pd,
-		.comp_mask = IBV_QP_INIT_ATTR_PD | (ops ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.send_ops_flags = ops,
 	};
 
