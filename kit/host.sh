@@ -91,7 +91,7 @@ check_ids() {
 # --- Room on the disks -------------------------------------------------------
 
 # The sizes after a whole "make check"; the README has them too.
-build_takes='2.2 GB' cache_takes='1.8 GB'
+build_takes='2.5 GB' cache_takes='1.8 GB'
 
 # takes PRODUCT PLACE MB: to make PRODUCT needs MB in PLACE (cache, build or tmp).
 takes() { room[$1:$2]=$3; }
@@ -117,7 +117,7 @@ need() {
 		need rootfs
 		[ ! -e "$build/$1/bzImage" ] || return 0
 		case $1 in kernel-stock*) need linux-stock ;; *) need linux ;; esac
-		takes "$1" build 350
+		case $1 in kernel-debug) takes "$1" build 600 ;; *) takes "$1" build 350 ;; esac
 		;;
 	check-*) # a tree and objects of check-series
 		[ ! -e "$build/check-series/${1#check-}-obj" ] || return 0
@@ -134,7 +134,7 @@ need() {
 		tree=${1%-stock}
 		need "source-$tree"
 		[ ! -e "$build/$1/.git" ] || return 0
-		case $tree in linux) takes "$1" build 1700 ;; *) takes "$1" build 30 ;; esac
+		case $tree in linux) takes "$1" build 1900 ;; *) takes "$1" build 30 ;; esac
 		;;
 	esac
 }

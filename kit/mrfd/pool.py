@@ -33,7 +33,7 @@ from mrfd import console
 from mrfd.cases import Case
 
 RUN = f"{machine.GUEST}/run"
-LIMIT = 900             # seconds that a program may take
+LIMIT = 1800            # seconds that a program may take
 BOOT_LIMIT = 300        # seconds until a guest can run a program; KUnit runs in this time
 END_LIMIT = 240         # seconds for the leak scans, and to power off
 LANES = min(2, os.cpu_count())  # on the debug kernel

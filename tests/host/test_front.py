@@ -137,7 +137,7 @@ class FrontTest(ProjectTest):
         done = self.full_step('')
         self.assertEqual(done.returncode, 1)
         self.assertIn(f'the file system {self.build} is full: it has 0 MB free', done.stderr)
-        self.assertIn('takes 2.2 GB in all', done.stderr)
+        self.assertIn('takes 2.5 GB in all', done.stderr)
 
     @needs_mounts
     def test_a_disk_that_is_too_full_for_the_log_is_named(self):

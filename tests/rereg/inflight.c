@@ -9,7 +9,8 @@
  *   no reader has got any.
  * - No data is lost and no operation fails: the MR can be used at every moment.
  *
- * Each case runs for SECONDS, and must have moved the MR more than LEAST times by then.
+ * Each case runs for SECONDS, and on a slow machine until the MR has moved more than LEAST
+ * times under as many operations.
  */
 #include "lib/clock.h"
 #include "lib/harness.h"
@@ -222,6 +223,12 @@ static bool poisoned(struct memory *at)
 	return true;
 }
 
+/* Whether a case has to go on. */
+static bool more(FIXTURE_DATA(move) *self, double end, int turns)
+{
+	return now() < end || turns <= LEAST || self->done <= LEAST;
+}
+
 /* Move the MR under a thread that writes or sends, and check at each move. */
 static void turns_under_a_writer(struct __test_metadata *_metadata, FIXTURE_DATA(move) *self,
 				 void *(*writer)(void *))
@@ -235,7 +242,7 @@ static void turns_under_a_writer(struct __test_metadata *_metadata, FIXTURE_DATA
 	poison(&self->at[0]);
 	poison(&self->at[1]);
 	ASSERT_EQ(0, pthread_create(&self->thread, NULL, writer, self));
-	for (; now() < end && !stopped(self); turns++) {
+	for (; (more(self, end, turns) || moved <= LEAST / 2) && !stopped(self); turns++) {
 		struct memory *old = &self->at[here], *new = &self->at[!here];
 
 		ASSERT_TRUE(poisoned(new)) { TH_LOG("touched after the MR had left it"); }
@@ -254,9 +261,6 @@ static void turns_under_a_writer(struct __test_metadata *_metadata, FIXTURE_DATA
 	ASSERT_EQ(IBV_WC_SUCCESS, self->failed) {
 		TH_LOG("an operation failed: %s", ibv_wc_status_str(self->failed));
 	}
-	ASSERT_LT(LEAST, turns);
-	ASSERT_LT(LEAST, self->done);
-	ASSERT_LT(LEAST / 2, moved);
 	/* Every packet of the last message has arrived in one of the buffers. */
 	for (int i = 0; i < 2; i++)
 		ASSERT_TRUE(whole(words(&self->at[i], 0), newest));
@@ -318,7 +322,7 @@ TEST_F(move, a_read_packet_is_whole_from_one_buffer)
 	mark_buffer(&self->at[0], 0);
 	mark_buffer(&self->at[1], 1);
 	ASSERT_EQ(0, pthread_create(&self->thread, NULL, read_on, self));
-	for (; now() < end && !stopped(self); turns++, here = !here) {
+	for (; more(self, end, turns) && !stopped(self); turns++, here = !here) {
 		ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, &self->at[!here], 0));
 		poison(&self->at[here]);
 		usleep(500 + 1000 * (turns % 8));
@@ -330,8 +334,6 @@ TEST_F(move, a_read_packet_is_whole_from_one_buffer)
 	ASSERT_EQ(IBV_WC_SUCCESS, self->failed) {
 		TH_LOG("a read failed: %s", ibv_wc_status_str(self->failed));
 	}
-	ASSERT_LT(LEAST, turns);
-	ASSERT_LT(LEAST, self->done);
 	TH_LOG("%d turns, %llu reads", turns, (unsigned long long)self->done);
 }
 
@@ -362,7 +364,7 @@ TEST_F(move, every_atomic_adds_once_to_one_buffer)
 	need("atomics");
 	*word[0] = *word[1] = 0;
 	ASSERT_EQ(0, pthread_create(&self->thread, NULL, add_on, self));
-	for (; now() < end && !stopped(self); turns++, here = !here) {
+	for (; more(self, end, turns) && !stopped(self); turns++, here = !here) {
 		uint64_t left;
 
 		ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, &self->at[!here], 0));
@@ -376,8 +378,6 @@ TEST_F(move, every_atomic_adds_once_to_one_buffer)
 		TH_LOG("an atomic failed: %s", ibv_wc_status_str(self->failed));
 	}
 	ASSERT_EQ(self->done, *word[0] + *word[1]);
-	ASSERT_LT(LEAST, turns);
-	ASSERT_LT(LEAST, self->done);
 	TH_LOG("%d turns, %llu atomics", turns, (unsigned long long)self->done);
 }
 
