@@ -100,7 +100,8 @@ void pair_create_end(struct pair *p, int end, struct ibv_pd *pd)
 void pair_open_mtu(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2],
 		   enum ibv_mtu mtu)
 {
-	p->pd = pd ? NULL : must(ibv_alloc_pd(ctx));
+	/* It may hold what belongs to the process that this one was forked from. */
+	*p = (struct pair){ .pd = pd ? NULL : must(ibv_alloc_pd(ctx)) };
 	for (int i = 0; i < 2; i++)
 		pair_create_end(p, i, pd ? pd[i] : p->pd);
 	pair_connect(p, mtu);
