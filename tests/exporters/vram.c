@@ -10,6 +10,7 @@
 #include <xf86drm.h>
 
 #define SIZE (1024 * PAGE)	/* a quarter of the VRAM */
+#define PIECE (8 * PAGE)	/* what a case looks at, in three places */
 #define OTHERS 5
 
 FIXTURE(vram)
@@ -43,10 +44,17 @@ FIXTURE_TEARDOWN(vram)
 	device_close(self->ctx);
 }
 
-static enum ibv_wc_status rdma(FIXTURE_DATA(vram) *self, enum ibv_wr_opcode opcode)
+/* Whether a write or a read makes three pieces of both memories equal. */
+static bool moves(FIXTURE_DATA(vram) *self, enum ibv_wr_opcode opcode)
 {
-	return rdma_op(&self->pair, opcode, self->host_mr, self->host.iova, SIZE, self->buf.iova,
-		       self->mr->rkey);
+	static const size_t at[] = { 0, SIZE / 2, SIZE - PIECE };
+
+	for (int i = 0; i < 3; i++)
+		if (rdma_op(&self->pair, opcode, self->host_mr, self->host.iova + at[i], PIECE,
+			    self->buf.iova + at[i], self->mr->rkey) ||
+		    memcmp(self->host.cpu + at[i], self->buf.cpu + at[i], PIECE))
+			return false;
+	return true;
 }
 
 TEST_F(vram, that_is_registered_stays_when_the_display_needs_room)
@@ -59,16 +67,14 @@ TEST_F(vram, that_is_registered_stays_when_the_display_needs_room)
 		master = self->other[i].drm_fd;
 	}
 
-	ASSERT_EQ(IBV_WC_SUCCESS, rdma(self, IBV_WR_RDMA_WRITE));
-	ASSERT_EQ(0, memcmp(self->buf.cpu, self->host.cpu, SIZE));
+	ASSERT_TRUE(moves(self, IBV_WR_RDMA_WRITE));
 	for (int i = 0; i < OTHERS; i++) {
 		ASSERT_TRUE(memory_untouched(&self->other[i])) { TH_LOG("buffer %d", i); }
 	}
 
 	memset(self->host.cpu, 0, SIZE);
 	memset(self->buf.cpu, 0x77, SIZE);
-	ASSERT_EQ(IBV_WC_SUCCESS, rdma(self, IBV_WR_RDMA_READ));
-	ASSERT_EQ(0, memcmp(self->buf.cpu, self->host.cpu, SIZE));
+	ASSERT_TRUE(moves(self, IBV_WR_RDMA_READ));
 }
 
 TEST_HARNESS_MAIN

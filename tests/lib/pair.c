@@ -132,7 +132,7 @@ void pair_close(struct pair *p)
 enum ibv_wc_status wait_wc(struct pair *p, struct ibv_wc *wc)
 {
 	struct ibv_wc unused;
-	double end = now() + 10;
+	double end = now() + 60;
 	int n;
 
 	wc = wc ? wc : &unused;

@@ -60,7 +60,7 @@ enum ibv_wc_status atomic_write(struct pair *p, uint64_t remote_addr, uint32_t r
 /* Flush a range to global visibility. */
 enum ibv_wc_status flush_op(struct pair *p, uint64_t remote_addr, size_t length, uint32_t rkey);
 
-/* The next completion, in *WC unless that is NULL; it has to come within ten seconds. */
+/* The next completion, in *WC unless that is NULL; it has to come within a minute. */
 enum ibv_wc_status wait_wc(struct pair *p, struct ibv_wc *wc);
 /* Post at the second queue pair; MR is NULL for a message without data. */
 void post_recv(struct pair *p, struct ibv_mr *mr, uint64_t addr, uint32_t length);
