@@ -15,7 +15,9 @@
 #include "lib/memory.h"
 #include "lib/pair.h"
 
-#define SIZE (256 * PAGE)		/* 1024 packets */
+#define SIZE (256 * PAGE)		/* 1024 packets; fewer where a message takes long */
+#define LEAST_SIZE (32 * PAGE)
+#define LONG 0.5			/* seconds */
 #define SECONDS 1			/* for each thing that is taken away */
 #define LEAST 2				/* messages of these caught in the middle */
 #define LIMIT 5.0			/* seconds that a call may take */
@@ -46,7 +48,8 @@ FIXTURE(cut)
 	struct memory at, peer, spare;
 	struct ibv_mr *peer_mr;
 	const struct role *role;
-	double whole;		/* seconds that a message takes */
+	size_t length;		/* of a message */
+	double whole;		/* seconds that it takes */
 };
 
 FIXTURE_VARIANT(cut)
@@ -94,7 +97,7 @@ static void start(FIXTURE_DATA(cut) *self, struct pair *pair, struct ibv_mr *mr)
 	struct ibv_mr *local = role->at_requester ? mr : self->peer_mr;
 	struct ibv_mr *remote = role->at_requester ? self->peer_mr : mr;
 	struct ibv_sge sge = { .addr = (role->at_requester ? &self->at : &self->peer)->iova,
-			       .length = SIZE, .lkey = local->lkey };
+			       .length = self->length, .lkey = local->lkey };
 	struct ibv_send_wr *bad, wr = {
 		.opcode = role->opcode, .sg_list = &sge, .num_sge = 1,
 		.send_flags = IBV_SEND_SIGNALED,
@@ -102,7 +105,7 @@ static void start(FIXTURE_DATA(cut) *self, struct pair *pair, struct ibv_mr *mr)
 	uint64_t addr = (role->at_requester ? &self->peer : &self->at)->iova;
 
 	if (role->opcode == IBV_WR_SEND)
-		post_recv(pair, remote, addr, SIZE);
+		post_recv(pair, remote, addr, self->length);
 	wr.wr.rdma.remote_addr = addr;
 	wr.wr.rdma.rkey = remote->rkey;
 	if ((errno = ibv_post_send(pair->qp[0], &wr, &bad)))
@@ -127,8 +130,8 @@ static enum ibv_wc_status finish(struct pair *pair)
  */
 static void wait_for_middle(FIXTURE_DATA(cut) *self, const struct memory *sink, int round)
 {
-	const uint8_t *p = sink->cpu + round % 8 * (SIZE / 16);
-	double end = now() + 10;
+	const uint8_t *p = sink->cpu + round % 8 * (self->length / 16);
+	double end = now() + 60;
 
 	if (self->role->opcode == IBV_WR_RDMA_READ && !self->role->at_requester) {
 		usleep(self->whole * 1e6 * (round % 16) / 16);
@@ -194,7 +197,7 @@ static bool cut_one(struct __test_metadata *_metadata, FIXTURE_DATA(cut) *self, 
 		}
 	}
 	/* A message may go on only if the MR is on other memory at the same address. */
-	if (self->role->written && status == IBV_WC_SUCCESS && left[SIZE - 1] != 0x11) {
+	if (self->role->written && status == IBV_WC_SUCCESS && left[self->length - 1] != 0x11) {
 		EXPECT_EQ(TAKE_MEMORY, way) { TH_LOG("a message that was cut succeeded"); }
 	}
 	pair_close(&pair);
@@ -225,14 +228,18 @@ static void whole_one(FIXTURE_DATA(cut) *self)
 
 TEST_F_TIMEOUT(cut, in_the_middle, 120)
 {
-	whole_one(self);
+	for (self->length = SIZE; ; self->length /= 2) {
+		whole_one(self);
+		if (self->whole < LONG || self->length == LEAST_SIZE)
+			break;
+	}
 	for (enum way way = 0; way < WAYS; way++) {
 		double end = now() + SECONDS;
 		int rounds = 0, caught = 0;
 
 		if (way == TAKE_RIGHTS && self->role->rights_left < 0)
 			continue;
-		while (now() < end || (caught < LEAST && now() < end + 10))
+		while (now() < end || caught < LEAST)
 			caught += cut_one(_metadata, self, way, rounds++);
 		TH_LOG("%s of the %s taken: %d of %d in the middle", way_names[way],
 		       self->role->name, caught, rounds);
