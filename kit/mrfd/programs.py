@@ -39,7 +39,7 @@ FAULTS = re.compile(r"faults/.*|kcsan")
 # On the debug kernel: all of ours that drives our code, and of rdma-core's suite what
 # goes through code that the series changes (see Documentation/testing.md).
 DEBUG = re.compile(r"kunit|(access|exporters|faults|interface|load|queues|rereg)/.*|"
-                   r"rdma-core/test_(mr|mr_fd|memfd_mr|rereg\w*)")
+                   r"rdma-core/test_(mr|mr_fd(_caps)?|memfd_mr|rereg\w*)")
 # On the kernel that finds data races: programs in which many things happen at once.
 CONCURRENT = re.compile(r"access/(cut|data|windows)|interface/(fuzz|lifetime)|load/stress|"
                         r"rereg/inflight|kcsan")

@@ -11,6 +11,23 @@
 #include "ibverbs.h"
 
 /*
+ * Return the kernel's type of the memory, enum ib_uverbs_buffer_type, or -1 with
+ * errno EINVAL. The kernel's 1 is memory of the process, which has no fd.
+ */
+int mr_fd_buffer_type(enum ibv_mr_fd_type fd_type)
+{
+	switch (fd_type) {
+	case IBV_MR_FD_TYPE_DMABUF:
+		return IB_UVERBS_BUFFER_TYPE_DMABUF;
+	case IBV_MR_FD_TYPE_MEMFD:
+		return IB_UVERBS_BUFFER_TYPE_MEMFD;
+	}
+
+	errno = EINVAL;
+	return -1;
+}
+
+/*
  * Convert the result of the write() commands REG_MR_FD and REREG_MR_FD. A
  * kernel without the ioctl method INVOKE_WRITE is too old for them and answers
  * EINVAL or ENOSYS, but callers expect EOPNOTSUPP.
@@ -31,26 +48,28 @@ int ibv_cmd_reg_mr_fd(struct ibv_pd *pd, uint64_t offset, size_t length,
 		      struct ibv_command_buffer *driver)
 {
 	DECLARE_FBCMD_BUFFER(cmdb, UVERBS_OBJECT_MR, UVERBS_METHOD_REG_MR_FD,
-			     10, driver);
+			     7, driver);
+	struct ib_uverbs_buffer_desc buffer = {
+		.fd = fd,
+		.addr = offset,
+		.length = length,
+	};
 	struct ib_uverbs_attr *handle;
 	uint32_t lkey, rkey;
+	int type;
 	int ret;
 
-	/* fill_attr_in_fd() omits fd -1, and the kernel would return EINVAL */
-	if (fd < 0) {
-		errno = EBADF;
+	type = mr_fd_buffer_type(fd_type);
+	if (type < 0)
 		return errno;
-	}
+	buffer.type = type;
 
 	handle = fill_attr_out_obj(cmdb, UVERBS_ATTR_REG_MR_FD_HANDLE);
 	fill_attr_out_ptr(cmdb, UVERBS_ATTR_REG_MR_FD_RESP_LKEY, &lkey);
 	fill_attr_out_ptr(cmdb, UVERBS_ATTR_REG_MR_FD_RESP_RKEY, &rkey);
 
 	fill_attr_in_obj(cmdb, UVERBS_ATTR_REG_MR_FD_PD_HANDLE, pd->handle);
-	fill_attr_const_in(cmdb, UVERBS_ATTR_REG_MR_FD_TYPE, fd_type);
-	fill_attr_in_fd(cmdb, UVERBS_ATTR_REG_MR_FD_FD, fd);
-	fill_attr_in_uint64(cmdb, UVERBS_ATTR_REG_MR_FD_OFFSET, offset);
-	fill_attr_in_uint64(cmdb, UVERBS_ATTR_REG_MR_FD_LENGTH, length);
+	fill_attr_in_ptr(cmdb, UVERBS_ATTR_REG_MR_FD_BUFFER, &buffer);
 	fill_attr_in_uint64(cmdb, UVERBS_ATTR_REG_MR_FD_IOVA, iova);
 	fill_attr_in_uint32(cmdb, UVERBS_ATTR_REG_MR_FD_ACCESS_FLAGS, access);
 
@@ -64,13 +83,10 @@ int ibv_cmd_reg_mr_fd(struct ibv_pd *pd, uint64_t offset, size_t length,
 		struct ibv_reg_mr_fd req;
 
 		req.core_payload = (struct ib_uverbs_reg_mr_fd){
-			.offset = offset,
-			.length = length,
+			.buffer = buffer,
 			.hca_va = iova,
 			.pd_handle = pd->handle,
 			.access_flags = access,
-			.fd_type = fd_type,
-			.fd = fd,
 		};
 		ret = execute_cmd_write(pd->context,
 					IB_USER_VERBS_CMD_REG_MR_FD, &req,
@@ -101,5 +117,6 @@ int ibv_cmd_reg_mr_fd(struct ibv_pd *pd, uint64_t offset, size_t length,
 	vmr->ibv_mr.addr = (void *)(uintptr_t)iova;
 	vmr->ibv_mr.length = length;
 	vmr->mr_type = IBV_MR_TYPE_FD_MR;
+	vmr->access = access;
 	return 0;
 }

@@ -5,8 +5,10 @@
  * the access, and ignores the file descriptor, offset, length and iova.
  *
  * The kernel makes the whole change or none of it. So *vmr is written only on
- * success, and describes the MR after an error too. ibv_rereg_mr_fd_iova()
- * changes addr, length and pd itself, because it needs the old values.
+ * success, and describes the MR after an error too. After ENOTRECOVERABLE the
+ * fields are those that the MR had, but the kernel has revoked it.
+ * ibv_rereg_mr_fd_iova() changes addr, length and pd itself, because it needs
+ * the old values.
  */
 
 #include <infiniband/cmd_write.h>
@@ -18,16 +20,11 @@ int ibv_cmd_rereg_mr_fd(struct verbs_mr *vmr, uint32_t flags,
 			int access, struct ibv_command_buffer *driver)
 {
 	DECLARE_FBCMD_BUFFER(cmdb, UVERBS_OBJECT_MR, UVERBS_METHOD_REREG_MR_FD,
-			     11, driver);
+			     8, driver);
 	struct ibv_context *context = vmr->ibv_mr.context;
+	struct ib_uverbs_buffer_desc buffer = {};
 	uint32_t lkey, rkey;
 	int ret;
-
-	/* fill_attr_in_fd() omits fd -1, and the kernel would return EINVAL */
-	if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) && fd < 0) {
-		errno = EBADF;
-		return errno;
-	}
 
 	fill_attr_in_obj(cmdb, UVERBS_ATTR_REREG_MR_FD_HANDLE,
 			 vmr->ibv_mr.handle);
@@ -36,15 +33,18 @@ int ibv_cmd_rereg_mr_fd(struct verbs_mr *vmr, uint32_t flags,
 	fill_attr_out_ptr(cmdb, UVERBS_ATTR_REREG_MR_FD_RESP_RKEY, &rkey);
 
 	if (flags & IBV_REREG_MR_CHANGE_PD)
-		fill_attr_in_obj(cmdb, UVERBS_ATTR_REREG_MR_FD_PD_HANDLE,
-				 pd->handle);
+		fill_attr_in_uint32(cmdb, UVERBS_ATTR_REREG_MR_FD_PD_HANDLE,
+				    pd->handle);
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
-		fill_attr_const_in(cmdb, UVERBS_ATTR_REREG_MR_FD_TYPE, fd_type);
-		fill_attr_in_fd(cmdb, UVERBS_ATTR_REREG_MR_FD_FD, fd);
-		fill_attr_in_uint64(cmdb, UVERBS_ATTR_REREG_MR_FD_OFFSET,
-				    offset);
-		fill_attr_in_uint64(cmdb, UVERBS_ATTR_REREG_MR_FD_LENGTH,
-				    length);
+		ret = mr_fd_buffer_type(fd_type);
+		if (ret < 0)
+			return errno;
+
+		buffer.type = ret;
+		buffer.fd = fd;
+		buffer.addr = offset;
+		buffer.length = length;
+		fill_attr_in_ptr(cmdb, UVERBS_ATTR_REREG_MR_FD_BUFFER, &buffer);
 		fill_attr_in_uint64(cmdb, UVERBS_ATTR_REREG_MR_FD_IOVA, iova);
 	}
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
@@ -61,14 +61,11 @@ int ibv_cmd_rereg_mr_fd(struct verbs_mr *vmr, uint32_t flags,
 		struct ibv_rereg_mr_fd req;
 
 		req.core_payload = (struct ib_uverbs_rereg_mr_fd){
-			.offset = offset,
-			.length = length,
+			.buffer = buffer,
 			.hca_va = iova,
 			.mr_handle = vmr->ibv_mr.handle,
 			.flags = flags,
 			.access_flags = access,
-			.fd_type = fd_type,
-			.fd = fd,
 		};
 		if (flags & IBV_REREG_MR_CHANGE_PD)
 			req.core_payload.pd_handle = pd->handle;

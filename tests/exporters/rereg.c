@@ -53,7 +53,7 @@ static bool fails(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, int expected)
 	uint32_t lkey = mr->lkey, rkey = mr->rkey;
 	int ret = rereg(self, mr, self->buf.fd), err = errno;
 
-	if (ret != IBV_REREG_MR_ERR_CMD || err != expected) {
+	if (ret != IBV_REREG_MR_ERR_INPUT || err != expected) {
 		printf("# returned %d, errno %d and not %d\n", ret, err, expected);
 		return false;
 	}
@@ -191,7 +191,7 @@ TEST_F(odd, that_is_revoked_can_be_left_but_not_come_back_to)
 	ASSERT_EQ(0, ibv_rereg_mr_fd_iova(mr, CHANGE_ACCESS, NULL, 0, 0, 0,
 					  IBV_MR_FD_TYPE_DMABUF, -1, ALL_ACCESS));
 	ASSERT_TRUE(rdma_reads(self, mr, 1));
-	ASSERT_EQ(IBV_REREG_MR_ERR_CMD, rereg(self, mr, self->buf.fd));
+	ASSERT_EQ(IBV_REREG_MR_ERR_INPUT, rereg(self, mr, self->buf.fd));
 	ASSERT_EQ(ENODEV, errno);
 	ASSERT_TRUE(rdma_reads(self, mr, 1));
 	ASSERT_EQ(0, rereg(self, mr, self->vgem.fd));

@@ -9,7 +9,9 @@
  */
 #include "faults/sweep.h"
 #include "lib/harness.h"
+#include "lib/hugepages.h"
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 FIXTURE(fault)
@@ -75,7 +77,7 @@ TEST_F_TIMEOUT(fault, registration_of_a_memfd_with_holes, 120)
 	while (sweep_next(&s)) {
 		struct fd_call c = {
 			.pd = env->pd[0]->handle, .access = RW, .length = 3 * PAGE,
-			.type = IB_UVERBS_MR_FD_TYPE_MEMFD,
+			.type = IB_UVERBS_BUFFER_TYPE_MEMFD,
 		};
 		struct keys keys;
 		struct memory hole;
@@ -92,6 +94,70 @@ TEST_F_TIMEOUT(fault, registration_of_a_memfd_with_holes, 120)
 		memory_close(&hole);
 	}
 	sweep_end(&s, entry_name[BY_IOCTL], ", register a memfd", " with holes");
+}
+
+/*
+ * Huge pages are reserved before they are taken.  What a call has reserved, and no more,
+ * goes back when it fails: the reservation of a MAPPED file stays.  The mount, if there is
+ * one, has room for two pages and has reserved one.
+ */
+static void sweep_huge_holes(struct env *env, bool mounted, bool mapped)
+{
+	struct hugepages before = hugepages_now();
+	long room = mounted ? hugetlbfs_room() : 0;
+	struct sweep s = {};
+
+	while (sweep_next(&s)) {
+		struct fd_call c = {
+			.pd = env->pd[0]->handle, .access = RW, .length = 2 * HUGE_PAGE,
+			.type = IB_UVERBS_BUFFER_TYPE_MEMFD,
+		};
+		struct hugepages wanted = before;
+		void *map = NULL;
+		struct keys keys;
+		long n;
+		int err;
+
+		c.fd = mounted ? hugetlbfs_file(2) : memfd_of(2 * HUGE_PAGE, MFD_HUGETLB);
+		if (mapped)
+			map = mmap(NULL, 2 * HUGE_PAGE, PROT_READ, MAP_SHARED, c.fd, 0);
+		if (map == MAP_FAILED)
+			fail_case("map huge pages");
+		fail_at(s.n);
+		err = fd_call(env->ctx->cmd_fd, BY_IOCTL, &c, &keys);
+		fail_end(&s, err);
+
+		n = hugepages_of(c.fd);
+		wanted.free -= n;
+		if (mapped)
+			wanted.reserved += 2 - n;
+		if (mounted && n)
+			wanted.reserved--;
+		if (!hugepages_are(wanted) || (mounted && hugetlbfs_room() != room - n))
+			fail_case("point %u, with %ld pages in the file", s.n, n);
+		if (!err && (errno = mr_dereg(env->ctx->cmd_fd, BY_IOCTL, keys.handle)))
+			fail_case("dereg");
+		check_pinned(env, 0);
+		if (map)
+			munmap(map, 2 * HUGE_PAGE);
+		close(c.fd);
+		if (!hugepages_are(before) || (mounted && hugetlbfs_room() != room))
+			fail_case("point %u, after the file was closed", s.n);
+	}
+	sweep_end(&s, entry_name[BY_IOCTL], ", register huge pages of ",
+		  mounted ? "a mount" : mapped ? "a mapping" : "a memfd");
+}
+
+TEST_F_TIMEOUT(fault, registration_of_huge_pages_with_holes, 120)
+{
+	hugepages_make(4);
+	sweep_huge_holes(&self->env, false, false);
+	sweep_huge_holes(&self->env, false, true);
+	hugetlbfs_mount("size=4M,min_size=2M");
+	sweep_huge_holes(&self->env, true, false);
+	hugetlbfs_umount();
+	ASSERT_EQ(0, hugepages_now().reserved);
+	hugepages_make(0);
 }
 
 TEST_F_TIMEOUT(fault, ibv_reg_dmabuf_mr, 120)

@@ -247,7 +247,7 @@ uint64_t iova_of(int nr)
 
 uint32_t fd_type_of(enum kind kind)
 {
-	return kind == IN_DMABUF ? IB_UVERBS_MR_FD_TYPE_DMABUF : IB_UVERBS_MR_FD_TYPE_MEMFD;
+	return kind == IN_DMABUF ? IB_UVERBS_BUFFER_TYPE_DMABUF : IB_UVERBS_BUFFER_TYPE_MEMFD;
 }
 
 int mr_reg(struct env *env, struct mr *mr, enum entry e)

@@ -3,7 +3,7 @@
 #include "interface/mistakes.h"
 
 /* The argument that is wrong, and the value or object that it gets. */
-enum field { MR, FLAGS, PD, ACCESS, TYPE, FD, OFFSET, LENGTH, IOVA_ };
+enum field { MR, FLAGS, PD, ACCESS, TYPE, FD, DESC_FLAGS, OFFSET, LENGTH, IOVA_ };
 enum object { NUMBER, A_CQ, A_PD, AN_MR, DEAD_PD, DEAD_MR, OTHER_PD, OTHER_MR, A_MEMFD, A_SOCKET,
 	      CMD_FD, A_DMABUF };
 
@@ -13,7 +13,7 @@ struct mistake {
 	enum field field;
 	uint64_t value;
 	enum object object;	/* or this */
-	uint32_t type;		/* and this fd type */
+	uint32_t type;		/* and this type of memory, if it is not 0 */
 };
 
 static uint64_t value_of(FIXTURE_DATA(uapi) *self, const struct mistake *m)
@@ -47,14 +47,15 @@ static void make_mistake(FIXTURE_DATA(uapi) *self, const struct mistake *m, stru
 	case ACCESS: c->access = value; break;
 	case TYPE: c->type = value; break;
 	case FD: c->fd = value; break;
+	case DESC_FLAGS: c->desc_flags = value; break;
 	case OFFSET: c->offset = value; break;
 	case LENGTH: c->length = value; break;
 	case IOVA_: c->iova = value; break;
 	}
 }
 
-#define T_DMABUF IB_UVERBS_MR_FD_TYPE_DMABUF
-#define T_MEMFD IB_UVERBS_MR_FD_TYPE_MEMFD
+#define T_DMABUF IB_UVERBS_BUFFER_TYPE_DMABUF
+#define T_MEMFD IB_UVERBS_BUFFER_TYPE_MEMFD
 
 static const struct mistake mistakes[] = {
 	{ "a CQ for the PD", EINVAL, PD, 0, A_CQ, 0 },
@@ -63,7 +64,8 @@ static const struct mistake mistakes[] = {
 	{ "a PD that is gone", ENOENT, PD, 0, DEAD_PD, 0 },
 	{ "a PD that never was", ENOENT, PD, 12345, 0, 0 },
 	{ "PD -1", ENOENT, PD, UINT32_MAX, 0, 0 },
-	{ "type 0", EINVAL, TYPE, 0, 0, 0 },
+	{ "a flag of the memory", EINVAL, DESC_FLAGS, 1, 0, 0 },
+	{ "the last flag of the memory", EINVAL, DESC_FLAGS, 1u << 31, 0, 0 },
 	{ "type 3", EINVAL, TYPE, 3, 0, 0 },
 	{ "type -1", EINVAL, TYPE, UINT32_MAX, 0, 0 },
 	{ "fd -1", EBADF, FD, -1, 0, 0 },
@@ -166,6 +168,21 @@ TEST_F(uapi, what_a_rereg_does_not_change_is_not_looked_at)
 		}
 	}
 	ASSERT_EQ(0, self->failures);
+}
+
+TEST_F(uapi, optional_flags_of_the_memory_are_ignored)
+{
+	for (int e = 0; e < NR_ENTRIES; e++) {
+		for (int rereg = 0; rereg < 2; rereg++) {
+			struct fd_call c = right_call(self, rereg);
+			struct keys keys;
+
+			c.optional_flags = UINT32_MAX;
+			ASSERT_EQ(0, fd_call(self->ctx->cmd_fd, e, &c, &keys));
+			if (!rereg)
+				ASSERT_EQ(0, mr_dereg(self->ctx->cmd_fd, e, keys.handle));
+		}
+	}
 }
 
 TEST_HARNESS_MAIN

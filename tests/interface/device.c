@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The words for what the device can do (lib/device.h) agree with what the device reports,
- * and with what a registration says of an fd that is not open.
+ * with what it answers to a query, and with what a registration says of an fd that is not
+ * open.
  */
 #include "lib/device.h"
 #include "lib/harness.h"
@@ -60,6 +61,20 @@ TEST_F(words, are_those_that_registration_knows)
 	EXPECT_NE(0, ibv_rereg_mr_fd(self->mr, TRANS, NULL, NULL, PAGE,
 				     IBV_MR_FD_TYPE_DMABUF, -1, 0));
 	EXPECT_WORD("rereg_mr_fd", errno == EBADF);
+}
+
+TEST_F(words, are_those_that_the_query_answers)
+{
+	uint32_t dmabuf, memfd;
+
+	ASSERT_EQ(0, ibv_query_mr_fd_caps(self->ctx, IBV_MR_FD_TYPE_DMABUF, &dmabuf));
+	ASSERT_EQ(0, ibv_query_mr_fd_caps(self->ctx, IBV_MR_FD_TYPE_MEMFD, &memfd));
+	EXPECT_WORD("reg_mr_fd", dmabuf & IBV_MR_FD_CAP_REG);
+	EXPECT_WORD("rereg_mr_fd", dmabuf & IBV_MR_FD_CAP_REREG);
+	EXPECT_WORD("vmap", dmabuf & IBV_MR_FD_CAP_CPU);
+	EXPECT_WORD("memfd", memfd & IBV_MR_FD_CAP_REG);
+	EXPECT_WORD("memfd", memfd & IBV_MR_FD_CAP_REREG);
+	EXPECT_EQ(EINVAL, ibv_query_mr_fd_caps(self->ctx, 0, &dmabuf));
 }
 
 /* A misspelt word would skip cases. */

@@ -42,10 +42,16 @@ static int errno_of_write_cmd(struct ibv_pd *pd, uint64_t offset, uint64_t lengt
 			      uint32_t type, int fd, uint32_t access)
 {
 	struct fd_call c = {
-		.pd = pd->handle, .access = access, .type = type, .fd = fd, .offset = offset,
+		.pd = pd->handle, .access = access, .fd = fd, .offset = offset,
 		.length = length, .iova = iova,
 	};
 	struct keys keys;
+
+	switch (type) {
+	case IBV_MR_FD_TYPE_DMABUF: c.type = IB_UVERBS_BUFFER_TYPE_DMABUF; break;
+	case IBV_MR_FD_TYPE_MEMFD: c.type = IB_UVERBS_BUFFER_TYPE_MEMFD; break;
+	default: c.type = 77;
+	}
 
 	return fd_call(pd->context->cmd_fd, BY_WRITE, &c, &keys);
 }
@@ -175,14 +181,39 @@ TEST_F(reg, a_write_only_fd_is_EACCES)
 	close(fd);
 }
 
-TEST_F(reg, ibv_reg_dmabuf_mr_says_the_same)
+static int errno_of_dmabuf(FIXTURE_DATA(reg) *self, uint64_t offset, uint64_t length,
+			   uint64_t iova, int fd)
 {
-	ASSERT_EQ(NULL, ibv_reg_dmabuf_mr(self->pd, 0, PAGE, 0, 999, RW));
-	ASSERT_EQ(EBADF, errno);
-	ASSERT_EQ(NULL, ibv_reg_dmabuf_mr(self->pd, 0, SIZE + 1, 0, self->buf.fd, RW));
-	ASSERT_EQ(ERANGE, errno);
-	ASSERT_EQ(NULL, ibv_reg_dmabuf_mr(self->pd, 0, 0, 0, self->buf.fd, RW));
-	ASSERT_EQ(EINVAL, errno);
+	struct ibv_mr *mr = ibv_reg_dmabuf_mr(self->pd, offset, length, iova, fd, RW);
+
+	return mr ? ibv_dereg_mr(mr) : errno;
+}
+
+/* They are those of the drivers that had it first. */
+TEST_F(reg, ibv_reg_dmabuf_mr_has_the_errors_that_programs_know)
+{
+	int memfd = memfd_of(SIZE, 0);
+	uint64_t size = self->buf.size;
+
+	ASSERT_EQ(EBADF, errno_of_dmabuf(self, 0, PAGE, 0, 999));
+	ASSERT_EQ(EBADF, errno_of_dmabuf(self, 0, PAGE, 0, -1));
+	ASSERT_EQ(EINVAL, errno_of_dmabuf(self, 0, PAGE, 0, memfd));
+	ASSERT_EQ(EINVAL, errno_of_dmabuf(self, 0, size + 1, 0, self->buf.fd));
+	ASSERT_EQ(EINVAL, errno_of_dmabuf(self, -PAGE, 2 * PAGE, 0, self->buf.fd));
+	ASSERT_EQ(EINVAL, errno_of_dmabuf(self, 0, PAGE, -PAGE, self->buf.fd));
+	ASSERT_EQ(EINVAL, errno_of_dmabuf(self, 0, PAGE, 1, self->buf.fd));
+	ASSERT_EQ(EINVAL, errno_of_dmabuf(self, 0, 0, 0, self->buf.fd));
+	ASSERT_EQ(0, errno_of_dmabuf(self, 0, size, 0, self->buf.fd));
+	close(memfd);
+}
+
+/* No device looks at it: programs export without DRM_RDWR for this function. */
+TEST_F(reg, ibv_reg_dmabuf_mr_does_not_look_at_the_mode)
+{
+	int fd = heap_fd(SIZE, O_RDONLY);
+
+	ASSERT_EQ(0, errno_of_dmabuf(self, 0, SIZE, 0, fd));
+	close(fd);
 }
 
 TEST_F(reg, a_device_without_the_op_is_EOPNOTSUPP)

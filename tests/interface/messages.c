@@ -10,8 +10,9 @@
 static struct keys *msg_right(FIXTURE_DATA(uapi) *self, union msg *m, bool rereg)
 {
 	static struct keys keys;
-	struct fd_call c = right_call(self, rereg);
+	static struct fd_call c;
 
+	c = right_call(self, rereg);
 	msg_of(m, &c, &keys);
 	return &keys;
 }
@@ -107,27 +108,54 @@ TEST_F(uapi, flags_of_eight_bytes_are_looked_at_whole)
 
 TEST_F(uapi, a_number_that_needs_more_than_its_bits_is_refused)
 {
-	for (int rereg = 0; rereg < 2; rereg++) {
-		int pd = rereg ? UVERBS_ATTR_REREG_MR_FD_PD_HANDLE :
-				 UVERBS_ATTR_REG_MR_FD_PD_HANDLE;
-		int fd = rereg ? UVERBS_ATTR_REREG_MR_FD_FD : UVERBS_ATTR_REG_MR_FD_FD;
-		int type = rereg ? UVERBS_ATTR_REREG_MR_FD_TYPE : UVERBS_ATTR_REG_MR_FD_TYPE;
-		const struct {
-			int id, err;
-			uint64_t or;
-		} large[] = {
-			{ pd, ENOENT, 1ul << 32 },
-			{ pd, EINVAL, 1ul << 63 },
-			{ fd, EINVAL, 1ul << 32 },
-			{ type, EINVAL, 1ul << 32 },
-		};
+	uint32_t caps;
+	union msg m;
 
-		for (int i = 0; i < ARRAY_SIZE(large); i++) {
+	msg_right(self, &m, false);
+	msg_find(&m, UVERBS_ATTR_REG_MR_FD_PD_HANDLE)->data |= 1ul << 32;
+	expect_msg(self, &m, false, "bit 32 of the PD", 0, ENOENT);
+	msg_right(self, &m, false);
+	msg_find(&m, UVERBS_ATTR_REG_MR_FD_PD_HANDLE)->data |= 1ul << 63;
+	expect_msg(self, &m, false, "bit 63 of the PD", 0, EINVAL);
+	ASSERT_EQ(EINVAL, buffer_caps(self->ctx->cmd_fd, 1ul << 32, &caps));
+	ASSERT_EQ(0, self->failures);
+}
+
+/* All attributes are there.  Those that do not count have a bad handle or address. */
+TEST_F(uapi, an_attribute_that_the_flags_do_not_ask_for_is_not_looked_at)
+{
+	for (uint32_t flags = 1; flags <= CHANGE_ALL; flags++) {
+		union msg m;
+
+		msg_right(self, &m, true);
+		msg_find(&m, UVERBS_ATTR_REREG_MR_FD_FLAGS)->data = flags;
+		if (!(flags & TRANS)) {
+			msg_find(&m, UVERBS_ATTR_REREG_MR_FD_BUFFER)->data =
+				(uintptr_t)self->edge + PAGE;
+			msg_find(&m, UVERBS_ATTR_REREG_MR_FD_IOVA)->data = -1;
+		}
+		if (!(flags & CHANGE_PD))
+			msg_find(&m, UVERBS_ATTR_REREG_MR_FD_PD_HANDLE)->data = 12345;
+		if (!(flags & CHANGE_ACCESS))
+			msg_find(&m, UVERBS_ATTR_REREG_MR_FD_ACCESS_FLAGS)->data = UINT32_MAX;
+		expect_msg(self, &m, true, "flags", flags, 0);
+	}
+	ASSERT_EQ(0, self->failures);
+}
+
+TEST_F(uapi, a_description_of_memory_that_cannot_be_read_is_EFAULT)
+{
+	for (int rereg = 0; rereg < 2; rereg++) {
+		int id = rereg ? UVERBS_ATTR_REREG_MR_FD_BUFFER : UVERBS_ATTR_REG_MR_FD_BUFFER;
+		uint8_t *const in[] = { NULL, self->edge + PAGE, self->edge + PAGE - 8,
+					(uint8_t *)0xffffffff81000000 };
+
+		for (int i = 0; i < ARRAY_SIZE(in); i++) {
 			union msg m;
 
 			msg_right(self, &m, rereg);
-			msg_find(&m, large[i].id)->data |= large[i].or;
-			expect_msg(self, &m, rereg, "too large", large[i].id, large[i].err);
+			msg_find(&m, id)->data = (uintptr_t)in[i];
+			expect_msg(self, &m, rereg, "memory", i, EFAULT);
 		}
 	}
 	ASSERT_EQ(0, self->failures);

@@ -40,7 +40,7 @@ FIXTURE(uapi)
 static inline void other_open(FIXTURE_DATA(uapi) *self)
 {
 	struct fd_call c = {
-		.access = RW, .type = IB_UVERBS_MR_FD_TYPE_DMABUF, .fd = self->buf.fd,
+		.access = RW, .type = IB_UVERBS_BUFFER_TYPE_DMABUF, .fd = self->buf.fd,
 		.length = SIZE,
 	};
 	struct keys keys;
@@ -72,7 +72,7 @@ static inline void dead_open(FIXTURE_DATA(uapi) *self, const struct fd_call *c)
 FIXTURE_SETUP(uapi)
 {
 	struct fd_call c = {
-		.access = RW, .type = IB_UVERBS_MR_FD_TYPE_DMABUF, .length = SIZE, .iova = IOVA,
+		.access = RW, .type = IB_UVERBS_BUFFER_TYPE_DMABUF, .length = SIZE, .iova = IOVA,
 	};
 
 	need("reg_mr_fd");
@@ -117,7 +117,7 @@ static inline struct fd_call right_call(FIXTURE_DATA(uapi) *self, bool rereg)
 {
 	return (struct fd_call){
 		.rereg = rereg, .mr = self->mr.handle, .flags = CHANGE_ALL,
-		.pd = self->pair.pd->handle, .access = RW, .type = IB_UVERBS_MR_FD_TYPE_DMABUF,
+		.pd = self->pair.pd->handle, .access = RW, .type = IB_UVERBS_BUFFER_TYPE_DMABUF,
 		.fd = self->buf.fd, .length = SIZE, .iova = IOVA,
 	};
 }

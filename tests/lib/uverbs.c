@@ -6,6 +6,7 @@
 #include "lib/uverbs.h"
 #include "lib/case.h"
 #include "lib/device.h"
+#include <assert.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -55,15 +56,25 @@ int msg_send(int cmd_fd, union msg *m)
 	return ioctl(cmd_fd, VERBS_IOCTL, m) ? errno : 0;
 }
 
+static struct ib_uverbs_buffer_desc desc_of(const struct fd_call *c)
+{
+	return (struct ib_uverbs_buffer_desc){
+		.type = c->type, .fd = c->fd, .flags = c->desc_flags,
+		.optional_flags = c->optional_flags, .addr = c->offset, .length = c->length,
+	};
+}
+
+#define DESC_SIZE sizeof(struct ib_uverbs_buffer_desc)
+
+static_assert(offsetof(struct fd_call, length) - offsetof(struct fd_call, type) ==
+	      offsetof(struct ib_uverbs_buffer_desc, length));
+
 static void msg_of_reg(union msg *m, const struct fd_call *c, struct keys *keys)
 {
 	msg_begin(m, UVERBS_OBJECT_MR, UVERBS_METHOD_REG_MR_FD);
 	msg_add(m, UVERBS_ATTR_REG_MR_FD_HANDLE, 0, 0);
 	msg_add(m, UVERBS_ATTR_REG_MR_FD_PD_HANDLE, 0, c->pd);
-	msg_add(m, UVERBS_ATTR_REG_MR_FD_TYPE, 8, c->type);
-	msg_add(m, UVERBS_ATTR_REG_MR_FD_FD, 0, c->fd);
-	msg_add(m, UVERBS_ATTR_REG_MR_FD_OFFSET, 8, c->offset);
-	msg_add(m, UVERBS_ATTR_REG_MR_FD_LENGTH, 8, c->length);
+	msg_add(m, UVERBS_ATTR_REG_MR_FD_BUFFER, DESC_SIZE, (uintptr_t)&c->type);
 	msg_add(m, UVERBS_ATTR_REG_MR_FD_IOVA, 8, c->iova);
 	msg_add(m, UVERBS_ATTR_REG_MR_FD_ACCESS_FLAGS, 4, c->access);
 	msg_add(m, UVERBS_ATTR_REG_MR_FD_RESP_LKEY, 4, (uintptr_t)&keys->lkey);
@@ -77,12 +88,9 @@ static void msg_of_rereg(union msg *m, const struct fd_call *c, struct keys *key
 	msg_add(m, UVERBS_ATTR_REREG_MR_FD_HANDLE, 0, c->mr);
 	msg_add(m, UVERBS_ATTR_REREG_MR_FD_FLAGS, 4, c->flags);
 	if (c->flags & IBV_REREG_MR_CHANGE_PD)
-		msg_add(m, UVERBS_ATTR_REREG_MR_FD_PD_HANDLE, 0, c->pd);
+		msg_add(m, UVERBS_ATTR_REREG_MR_FD_PD_HANDLE, 4, c->pd);
 	if (c->flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
-		msg_add(m, UVERBS_ATTR_REREG_MR_FD_TYPE, 8, c->type);
-		msg_add(m, UVERBS_ATTR_REREG_MR_FD_FD, 0, c->fd);
-		msg_add(m, UVERBS_ATTR_REREG_MR_FD_OFFSET, 8, c->offset);
-		msg_add(m, UVERBS_ATTR_REREG_MR_FD_LENGTH, 8, c->length);
+		msg_add(m, UVERBS_ATTR_REREG_MR_FD_BUFFER, DESC_SIZE, (uintptr_t)&c->type);
 		msg_add(m, UVERBS_ATTR_REREG_MR_FD_IOVA, 8, c->iova);
 	}
 	if (c->flags & IBV_REREG_MR_CHANGE_ACCESS)
@@ -113,17 +121,15 @@ void wcmd_of(struct wcmd *w, const struct fd_call *c, union wresp *resp)
 		wcmd_begin(w, IB_USER_VERBS_CMD_REREG_MR_FD, sizeof(w->rereg),
 			   sizeof(resp->rereg));
 		w->rereg = (struct ib_uverbs_rereg_mr_fd){
-			.response = (uintptr_t)resp, .offset = c->offset, .length = c->length,
-			.hca_va = c->iova, .mr_handle = c->mr, .flags = c->flags,
-			.pd_handle = c->pd, .access_flags = c->access, .fd_type = c->type,
-			.fd = c->fd,
+			.response = (uintptr_t)resp, .buffer = desc_of(c), .hca_va = c->iova,
+			.mr_handle = c->mr, .flags = c->flags, .pd_handle = c->pd,
+			.access_flags = c->access,
 		};
 	} else {
 		wcmd_begin(w, IB_USER_VERBS_CMD_REG_MR_FD, sizeof(w->reg), sizeof(resp->reg));
 		w->reg = (struct ib_uverbs_reg_mr_fd){
-			.response = (uintptr_t)resp, .offset = c->offset, .length = c->length,
-			.hca_va = c->iova, .pd_handle = c->pd, .access_flags = c->access,
-			.fd_type = c->type, .fd = c->fd,
+			.response = (uintptr_t)resp, .buffer = desc_of(c), .hca_va = c->iova,
+			.pd_handle = c->pd, .access_flags = c->access,
 		};
 	}
 }
@@ -252,6 +258,21 @@ int mr_dereg(int cmd_fd, enum entry e, uint32_t mr)
 		return wcmd_send(cmd_fd, &req, sizeof(req));
 	msg_begin(&m, UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY);
 	msg_add(&m, UVERBS_ATTR_DESTROY_MR_HANDLE, 0, mr);
+	return msg_send(cmd_fd, &m);
+}
+
+void buffer_caps_of(union msg *m, uint64_t type, uint32_t *caps)
+{
+	msg_begin(m, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_BUFFER_CAPS);
+	msg_add(m, UVERBS_ATTR_QUERY_BUFFER_CAPS_TYPE, 8, type);
+	msg_add(m, UVERBS_ATTR_QUERY_BUFFER_CAPS_RESP, 4, (uintptr_t)caps);
+}
+
+int buffer_caps(int cmd_fd, uint64_t type, uint32_t *caps)
+{
+	union msg m;
+
+	buffer_caps_of(&m, type, caps);
 	return msg_send(cmd_fd, &m);
 }
 

@@ -29,11 +29,14 @@ struct fd_call {
 	uint32_t flags;
 	uint32_t pd;
 	uint32_t access;
+	uint64_t iova;
+	/* The same fields as struct ib_uverbs_buffer_desc; an ioctl() message points here. */
 	uint32_t type;
 	int32_t fd;
+	uint32_t desc_flags;
+	uint32_t optional_flags;
 	uint64_t offset;
 	uint64_t length;
-	uint64_t iova;
 };
 
 struct keys {
@@ -73,7 +76,7 @@ struct ib_uverbs_attr *msg_add(union msg *m, uint16_t id, uint16_t len, uint64_t
 struct ib_uverbs_attr *msg_find(union msg *m, uint16_t id);
 void msg_length(union msg *m);
 int msg_send(int cmd_fd, union msg *m);
-void msg_of(union msg *m, const struct fd_call *c, struct keys *keys);
+void msg_of(union msg *m, const struct fd_call *c, struct keys *keys);	/* uses *C until sent */
 
 void wcmd_of(struct wcmd *w, const struct fd_call *c, union wresp *resp);
 int wcmd_send(int cmd_fd, const void *w, size_t size);
@@ -88,6 +91,10 @@ int dmabuf_reg(int cmd_fd, uint32_t pd, int fd, uint64_t offset, uint64_t length
 	       uint32_t access, struct keys *keys);
 int mr_dereg(int cmd_fd, enum entry e, uint32_t mr);
 int mw_alloc(int cmd_fd, uint32_t pd);	/* a window of type 1 */
+
+/* CAPS is enum ib_uverbs_buffer_caps. */
+int buffer_caps(int cmd_fd, uint64_t type, uint32_t *caps);
+void buffer_caps_of(union msg *m, uint64_t type, uint32_t *caps);	/* its message */
 
 struct mr_info {
 	uint32_t lkey;

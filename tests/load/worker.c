@@ -317,12 +317,11 @@ static void change_shared(struct thread *t, struct shared *s)
 	if (below(t, 4)) {
 		/*
 		 * Several threads may come here at once.  The kernel lets one of
-		 * them reregister the MR.  For the others the MR is busy, or does not
-		 * exist for the moment in which its new uobject replaces the old one.
+		 * them reregister the MR.  For the others the MR is busy.
 		 */
 		pthread_rwlock_rdlock(&s->lock);
 		if (memory_rereg(s->mr, flags, t->w->pd[below(t, 4) == 0], &s->at[to], access) &&
-		    errno != EBUSY && errno != ENOENT)
+		    errno != EBUSY)
 			fail_case("rereg of a shared region");
 	} else {
 		pthread_rwlock_wrlock(&s->lock);

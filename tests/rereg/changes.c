@@ -229,6 +229,8 @@ TEST_F(rereg, a_bound_window_makes_it_fail_and_keeps_working)
 		.bind_info = { .mr = self->mr, .addr = at, .length = PAGE,
 			       .mw_access_flags = REMOTE_WRITE },
 	};
+	/* ibv_rereg_mr() does not promise that the MR is as it was. */
+	int error = self->to.kind == HOST ? IBV_REREG_MR_ERR_CMD : IBV_REREG_MR_ERR_INPUT;
 	struct pair pair;
 
 	pair_open_in(&pair, self->pd[0]);
@@ -236,8 +238,7 @@ TEST_F(rereg, a_bound_window_makes_it_fail_and_keeps_working)
 	ASSERT_EQ(IBV_WC_SUCCESS, wait_wc(&pair, NULL));
 	for (int flags = 1; flags <= CHANGE_ALL; flags++) {
 		errno = 0;
-		ASSERT_EQ(IBV_REREG_MR_ERR_CMD, memory_rereg(self->mr, flags, self->pd[1],
-							     &self->to, NO_READ));
+		ASSERT_EQ(error, memory_rereg(self->mr, flags, self->pd[1], &self->to, NO_READ));
 		ASSERT_EQ(EINVAL, errno);
 		ASSERT_EQ(0, memcmp(&self->was, self->mr, sizeof(self->was)));
 		fill(self->local.cpu, 3000, flags);

@@ -19,7 +19,7 @@
 
 #define SIZE (8 * PAGE)
 #define INPUT IBV_REREG_MR_ERR_INPUT
-#define CMD IBV_REREG_MR_ERR_CMD
+#define CMD IBV_REREG_MR_ERR_CMD	/* of ibv_rereg_mr() only: the kernel refused */
 #define DMABUF IBV_MR_FD_TYPE_DMABUF
 #define SHMEM IBV_MR_FD_TYPE_MEMFD
 
@@ -140,30 +140,30 @@ TEST_F_TIMEOUT(mr, ranges_and_addresses_that_make_no_sense, 60)
 {
 	int fd = self->vgem.fd;
 
-	EXPECT_FAILS(CMD, ERANGE, rereg_fd(TRANS, NULL, 0, SIZE + 1, 0, DMABUF, fd, 0));
-	EXPECT_FAILS(CMD, ERANGE, rereg_fd(TRANS, NULL, SIZE, 1, 0, DMABUF, fd, 0));
-	EXPECT_FAILS(CMD, ERANGE, rereg_fd(TRANS, NULL, 0, SIZE + 1, 0, SHMEM, self->memfd, 0));
-	EXPECT_FAILS(CMD, EOVERFLOW, rereg_fd(TRANS, NULL, -PAGE, 2 * PAGE, 0, DMABUF, fd, 0));
-	EXPECT_FAILS(CMD, EOVERFLOW, rereg_fd(TRANS, NULL, 0, SIZE, -PAGE, DMABUF, fd, 0));
-	EXPECT_FAILS(CMD, EINVAL, rereg_fd(TRANS, NULL, 0, SIZE, 1, DMABUF, fd, 0));
-	EXPECT_FAILS(CMD, EINVAL, rereg_fd(TRANS, NULL, 7, PAGE, 8, SHMEM, self->memfd, 0));
+	EXPECT_FAILS(INPUT, ERANGE, rereg_fd(TRANS, NULL, 0, SIZE + 1, 0, DMABUF, fd, 0));
+	EXPECT_FAILS(INPUT, ERANGE, rereg_fd(TRANS, NULL, SIZE, 1, 0, DMABUF, fd, 0));
+	EXPECT_FAILS(INPUT, ERANGE, rereg_fd(TRANS, NULL, 0, SIZE + 1, 0, SHMEM, self->memfd, 0));
+	EXPECT_FAILS(INPUT, EOVERFLOW, rereg_fd(TRANS, NULL, -PAGE, 2 * PAGE, 0, DMABUF, fd, 0));
+	EXPECT_FAILS(INPUT, EOVERFLOW, rereg_fd(TRANS, NULL, 0, SIZE, -PAGE, DMABUF, fd, 0));
+	EXPECT_FAILS(INPUT, EINVAL, rereg_fd(TRANS, NULL, 0, SIZE, 1, DMABUF, fd, 0));
+	EXPECT_FAILS(INPUT, EINVAL, rereg_fd(TRANS, NULL, 7, PAGE, 8, SHMEM, self->memfd, 0));
 	/* One of three changes is not possible, so none is made. */
-	EXPECT_FAILS(CMD, ERANGE, rereg_fd(CHANGE_ALL, self->other_pd, 0, SIZE + 1, 0, DMABUF, fd,
-					   REMOTE_READ));
+	EXPECT_FAILS(INPUT, ERANGE, rereg_fd(CHANGE_ALL, self->other_pd, 0, SIZE + 1, 0, DMABUF, fd,
+					     REMOTE_READ));
 }
 
 TEST_F_TIMEOUT(mr, fds_that_are_not_what_they_should_be, 60)
 {
 	int null = open("/dev/null", O_RDWR);
 
-	EXPECT_FAILS(CMD, EBADF, rereg_fd(TRANS, NULL, 0, SIZE, 0, DMABUF, 999, 0));
-	EXPECT_FAILS(CMD, EBADF, rereg_fd(TRANS, NULL, 0, SIZE, 0, DMABUF, -1, 0));
-	EXPECT_FAILS(CMD, EBADF, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, 999, 0));
-	EXPECT_FAILS(CMD, EBADFD, rereg_fd(TRANS, NULL, 0, SIZE, 0, DMABUF, self->memfd, 0));
-	EXPECT_FAILS(CMD, EBADFD, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, self->vgem.fd, 0));
-	EXPECT_FAILS(CMD, EBADFD, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, null, 0));
-	EXPECT_FAILS(CMD, EINVAL, rereg_fd(TRANS, NULL, 0, SIZE, 0, 0, self->memfd, 0));
-	EXPECT_FAILS(CMD, EINVAL, rereg_fd(TRANS, NULL, 0, SIZE, 0, 77, self->memfd, 0));
+	EXPECT_FAILS(INPUT, EBADF, rereg_fd(TRANS, NULL, 0, SIZE, 0, DMABUF, 999, 0));
+	EXPECT_FAILS(INPUT, EBADF, rereg_fd(TRANS, NULL, 0, SIZE, 0, DMABUF, -1, 0));
+	EXPECT_FAILS(INPUT, EBADF, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, 999, 0));
+	EXPECT_FAILS(INPUT, EBADFD, rereg_fd(TRANS, NULL, 0, SIZE, 0, DMABUF, self->memfd, 0));
+	EXPECT_FAILS(INPUT, EBADFD, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, self->vgem.fd, 0));
+	EXPECT_FAILS(INPUT, EBADFD, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, null, 0));
+	EXPECT_FAILS(INPUT, EINVAL, rereg_fd(TRANS, NULL, 0, SIZE, 0, 0, self->memfd, 0));
+	EXPECT_FAILS(INPUT, EINVAL, rereg_fd(TRANS, NULL, 0, SIZE, 0, 77, self->memfd, 0));
 	close(null);
 }
 
@@ -171,20 +171,20 @@ TEST_F_TIMEOUT(mr, rights_that_cannot_be_had, 60)
 {
 	int fd = self->vgem.fd;
 
-	EXPECT_FAILS(CMD, EINVAL, rereg_fd(CHANGE_ACCESS, NULL, 0, 0, 0, 0, -1, REMOTE_WRITE));
-	EXPECT_FAILS(CMD, EINVAL, rereg_fd(TRANS | CHANGE_ACCESS, NULL, 0, SIZE, 0, DMABUF, fd,
-					   REMOTE_ATOMIC));
-	EXPECT_FAILS(CMD, EINVAL, rereg_fd(CHANGE_ACCESS, NULL, 0, 0, 0, 0, -1,
-					   WRITE_ACCESS | 1 << 15));
+	EXPECT_FAILS(INPUT, EINVAL, rereg_fd(CHANGE_ACCESS, NULL, 0, 0, 0, 0, -1, REMOTE_WRITE));
+	EXPECT_FAILS(INPUT, EINVAL, rereg_fd(TRANS | CHANGE_ACCESS, NULL, 0, SIZE, 0, DMABUF, fd,
+					     REMOTE_ATOMIC));
+	EXPECT_FAILS(INPUT, EINVAL, rereg_fd(CHANGE_ACCESS, NULL, 0, 0, 0, 0, -1,
+					     WRITE_ACCESS | 1 << 15));
 	if (!device_can("on-demand"))
-		EXPECT_FAILS(CMD, EOPNOTSUPP, rereg_fd(TRANS | CHANGE_ACCESS, NULL, 0, SIZE, 0,
-						       DMABUF, fd,
-						       WRITE_ACCESS | IBV_ACCESS_ON_DEMAND));
-	EXPECT_FAILS(CMD, EOPNOTSUPP, rereg_fd(TRANS | CHANGE_ACCESS, NULL, 0, SIZE, 0, DMABUF, fd,
-					       WRITE_ACCESS | IBV_ACCESS_FLUSH_GLOBAL));
-	EXPECT_FAILS(CMD, EINVAL, rereg_fd(TRANS | CHANGE_ACCESS, NULL, 0, SIZE, 0, SHMEM,
-					   self->memfd,
-					   WRITE_ACCESS | IBV_ACCESS_FLUSH_PERSISTENT));
+		EXPECT_FAILS(INPUT, EOPNOTSUPP, rereg_fd(TRANS | CHANGE_ACCESS, NULL, 0, SIZE, 0,
+							 DMABUF, fd,
+							 WRITE_ACCESS | IBV_ACCESS_ON_DEMAND));
+	EXPECT_FAILS(INPUT, EOPNOTSUPP, rereg_fd(TRANS | CHANGE_ACCESS, NULL, 0, SIZE, 0, DMABUF,
+						 fd, WRITE_ACCESS | IBV_ACCESS_FLUSH_GLOBAL));
+	EXPECT_FAILS(INPUT, EINVAL, rereg_fd(TRANS | CHANGE_ACCESS, NULL, 0, SIZE, 0, SHMEM,
+					     self->memfd,
+					     WRITE_ACCESS | IBV_ACCESS_FLUSH_PERSISTENT));
 }
 
 TEST_F_TIMEOUT(mr, files_that_may_not_be_written, 60)
@@ -195,18 +195,18 @@ TEST_F_TIMEOUT(mr, files_that_may_not_be_written, 60)
 	/* The MR keeps its rights, and with them the right to write. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", self->memfd);
 	ro = open(path, O_RDONLY);
-	EXPECT_FAILS(CMD, EACCES, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, ro, 0));
-	EXPECT_FAILS(CMD, EACCES, rereg_fd(TRANS | CHANGE_ACCESS, NULL, 0, SIZE, 0, SHMEM, ro,
-					   WRITE_ACCESS));
+	EXPECT_FAILS(INPUT, EACCES, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, ro, 0));
+	EXPECT_FAILS(INPUT, EACCES, rereg_fd(TRANS | CHANGE_ACCESS, NULL, 0, SIZE, 0, SHMEM, ro,
+					     WRITE_ACCESS));
 	close(ro);
 	ASSERT_EQ(0, fcntl(self->memfd, F_ADD_SEALS, F_SEAL_WRITE));
-	EXPECT_FAILS(CMD, EPERM, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, self->memfd, 0));
+	EXPECT_FAILS(INPUT, EPERM, rereg_fd(TRANS, NULL, 0, SIZE, 0, SHMEM, self->memfd, 0));
 	/* An MR of the file can have read access, but not get write access afterwards. */
 	ASSERT_EQ(0, rereg_fd(TRANS | CHANGE_ACCESS, NULL, 0, SIZE, 0, SHMEM, self->memfd,
 			      REMOTE_READ));
 	self->was = *self->mr;
 	errno = 0;
-	ASSERT_EQ(CMD, rereg_fd(CHANGE_ACCESS, NULL, 0, 0, 0, 0, -1, WRITE_ACCESS));
+	ASSERT_EQ(INPUT, rereg_fd(CHANGE_ACCESS, NULL, 0, 0, 0, 0, -1, WRITE_ACCESS));
 	ASSERT_EQ(EACCES, errno);
 	ASSERT_EQ(0, memcmp(&self->was, self->mr, sizeof(self->was)));
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, op(self, self->pd, IBV_WR_RDMA_WRITE, 0, 8));
@@ -239,9 +239,9 @@ static void *rereg_without_privilege(void *arg)
 		fail_case("big file, no privilege");
 	errno = 0;
 	result = rereg_fd(TRANS, NULL, 0, 4 * SIZE, 0, SHMEM, big, 0);
-	if (result == CMD && errno == ENOMEM)
+	if (result == INPUT && errno == ENOMEM)
 		result = rereg_fd(TRANS, NULL, 0, 4 * SIZE, 0, SHMEM, big, 0);
-	if (result == CMD && errno != ENOMEM)
+	if (result == INPUT && errno != ENOMEM)
 		result = 0;
 	close(big);
 	return (void *)result;
@@ -256,7 +256,7 @@ TEST_F_TIMEOUT(mr, more_than_may_be_locked, 60)
 	ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &limit));
 	ASSERT_EQ(0, pthread_create(&thread, NULL, rereg_without_privilege, self));
 	ASSERT_EQ(0, pthread_join(thread, &result));
-	EXPECT_EQ(CMD, (intptr_t)result);
+	EXPECT_EQ(INPUT, (intptr_t)result);
 	EXPECT_TRUE(as_it_was(self));
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * User memory that a file descriptor names.  The idea and the lifetime rules are
- * in drivers/infiniband/core/umem_fd.c.
+ * Memory that a user specifies for an MR: memory of the process, a dma-buf or a
+ * file in memory.  The idea and the lifetime rules are in
+ * drivers/infiniband/core/umem_fd.c.
  */
 
 #ifndef IB_UMEM_FD_H
@@ -15,23 +16,33 @@
 
 struct dma_buf;
 struct dma_buf_attachment;
+struct dma_buf_attach_ops;
 
 /**
- * struct ib_umem_fd_attr - a user's request to register memory by fd
- * @offset: where the region begins in the fd, in bytes
- * @length: length of the region in bytes
+ * struct ib_mr_buffer - memory that a user specifies for an MR
+ * @type: what the memory is
+ * @dmabuf: IB_UVERBS_BUFFER_TYPE_DMABUF: the buffer
+ * @file: IB_UVERBS_BUFFER_TYPE_MEMFD: the file
+ * @addr: where the region begins: offset in @dmabuf or @file in bytes, or the
+ *	address in the calling process
+ * @length: length of the region in bytes, not 0
  * @iova: address of the region's first byte, on the wire and in work requests;
- *	equal to @offset modulo PAGE_SIZE
- * @fd_type: enum ib_uverbs_mr_fd_type, not checked yet
- * @fd: file descriptor in the calling process
+ *	equal to @addr modulo PAGE_SIZE
  * @access: enum ib_access_flags
+ *
+ * ib_mr_buffer_get() checks the user's request and fills this in.  The core owns
+ * it, with a reference on @dmabuf or @file, and lends it to the driver for the
+ * time of a call.
  */
-struct ib_umem_fd_attr {
-	u64 offset;
+struct ib_mr_buffer {
+	enum ib_uverbs_buffer_type type;
+	union {
+		struct dma_buf *dmabuf;
+		struct file *file;
+	};
+	u64 addr;
 	u64 length;
 	u64 iova;
-	u32 fd_type;
-	int fd;
 	unsigned int access;
 };
 
@@ -41,7 +52,7 @@ struct ib_umem_fd_attr {
  * @dmabuf: the buffer, with a reference
  * @attach: pins the buffer of a dynamic exporter; NULL for another exporter
  * @map: the CPU's mapping of byte 0 of @dmabuf, in system or in I/O memory;
- *	valid and constant from ib_umem_get_fd() to ib_umem_release()
+ *	valid and constant from ib_umem_vmap_get() to ib_umem_release()
  */
 struct ib_umem_vmap {
 	struct ib_umem umem;
@@ -68,13 +79,86 @@ static inline bool ib_umem_fd_mode_allows(const struct file *file,
 
 #ifdef CONFIG_INFINIBAND_USER_MEM
 
-struct ib_umem *ib_umem_get_fd(struct ib_device *device,
-			       const struct ib_umem_fd_attr *attr);
+int ib_mr_buffer_get(struct ib_mr_buffer *buffer,
+		     const struct ib_uverbs_buffer_desc *desc, u64 iova,
+		     unsigned int access);
+void ib_mr_buffer_put(struct ib_mr_buffer *buffer);
+
+struct ib_umem *ib_umem_get_buffer(struct ib_device *device,
+				   const struct ib_mr_buffer *buffer);
+struct ib_umem *ib_umem_vmap_get(struct ib_device *device,
+				 const struct ib_mr_buffer *buffer);
 void ib_umem_vmap_release(struct ib_umem_vmap *vmap);
+
+struct ib_umem_dmabuf *
+ib_umem_dmabuf_get_buffer(struct ib_device *device, struct device *dma_device,
+			  const struct ib_mr_buffer *buffer,
+			  const struct dma_buf_attach_ops *ops);
+struct ib_umem_dmabuf *
+ib_umem_dmabuf_get_buffer_pinned(struct ib_device *device,
+				 struct device *dma_device,
+				 const struct ib_mr_buffer *buffer);
+struct ib_umem_dmabuf *
+ib_umem_dmabuf_get_buffer_revocable_and_lock(struct ib_device *device,
+					     struct device *dma_device,
+					     const struct ib_mr_buffer *buffer);
+
+#else /* CONFIG_INFINIBAND_USER_MEM */
+
+static inline int ib_mr_buffer_get(struct ib_mr_buffer *buffer,
+				   const struct ib_uverbs_buffer_desc *desc,
+				   u64 iova, unsigned int access)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline void ib_mr_buffer_put(struct ib_mr_buffer *buffer) { }
+
+static inline struct ib_umem *
+ib_umem_get_buffer(struct ib_device *device, const struct ib_mr_buffer *buffer)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+static inline struct ib_umem *
+ib_umem_vmap_get(struct ib_device *device, const struct ib_mr_buffer *buffer)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+static inline void ib_umem_vmap_release(struct ib_umem_vmap *vmap) { }
+
+static inline struct ib_umem_dmabuf *
+ib_umem_dmabuf_get_buffer(struct ib_device *device, struct device *dma_device,
+			  const struct ib_mr_buffer *buffer,
+			  const struct dma_buf_attach_ops *ops)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+static inline struct ib_umem_dmabuf *
+ib_umem_dmabuf_get_buffer_pinned(struct ib_device *device,
+				 struct device *dma_device,
+				 const struct ib_mr_buffer *buffer)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+static inline struct ib_umem_dmabuf *
+ib_umem_dmabuf_get_buffer_revocable_and_lock(struct ib_device *device,
+					     struct device *dma_device,
+					     const struct ib_mr_buffer *buffer)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+#endif /* CONFIG_INFINIBAND_USER_MEM */
+
+#ifdef CONFIG_INFINIBAND_MEMFD
 
 /* for umem.c and umem_fd.c */
 struct ib_umem *ib_umem_memfd_get(struct ib_device *device,
-				  const struct ib_umem_fd_attr *attr);
+				  const struct ib_mr_buffer *buffer);
 void ib_umem_memfd_release(struct ib_umem *umem);
 
 #if IS_ENABLED(CONFIG_KUNIT)
@@ -82,16 +166,15 @@ unsigned int ib_memfd_pages(struct folio **folios, long nr, pgoff_t offset,
 			    unsigned int max, struct page **pages);
 #endif
 
-#else /* CONFIG_INFINIBAND_USER_MEM */
+#else /* CONFIG_INFINIBAND_MEMFD */
 
 static inline struct ib_umem *
-ib_umem_get_fd(struct ib_device *device, const struct ib_umem_fd_attr *attr)
+ib_umem_memfd_get(struct ib_device *device, const struct ib_mr_buffer *buffer)
 {
 	return ERR_PTR(-EOPNOTSUPP);
 }
 
-static inline void ib_umem_vmap_release(struct ib_umem_vmap *vmap) { }
 static inline void ib_umem_memfd_release(struct ib_umem *umem) { }
 
-#endif /* CONFIG_INFINIBAND_USER_MEM */
+#endif /* CONFIG_INFINIBAND_MEMFD */
 #endif /* IB_UMEM_FD_H */

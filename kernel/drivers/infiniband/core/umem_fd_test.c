@@ -2,12 +2,12 @@
 /*
  * KUnit tests of user memory that a file descriptor names
  *
- * The tests call ib_umem_get_fd() for a device that needs no DMA; a zeroed
- * struct ib_device is enough.  With an fd that is not open, a request that
- * passes the checks gets -EBADF.  Open fds belong to files that the tests make:
- * kernel threads share a table of files.  The dma-bufs come from an exporter
- * that counts its calls and fails on request.  umem_memfd_test.c tests files in
- * memory.
+ * The tests call ib_mr_buffer_get(), and ib_umem_vmap_get() for a device that
+ * needs no DMA; a zeroed struct ib_device is enough.  With an fd that is not
+ * open, a request that passes the checks gets -EBADF.  Open fds belong to files
+ * that the tests make: kernel threads share a table of files.  The dma-bufs come
+ * from an exporter that counts its calls and fails on request.
+ * umem_memfd_test.c tests files in memory, umem_dmabuf_test.c dma-bufs for DMA.
  */
 
 #include <linux/dma-buf.h>
@@ -16,6 +16,9 @@
 #include "umem_fd_test.h"
 
 #define TOP_PAGE (U64_MAX & PAGE_MASK) /* the last page of 2^64 bytes */
+
+#define WR IB_ACCESS_LOCAL_WRITE
+#define RD IB_ACCESS_REMOTE_READ
 
 /* Arguments, with an fd that is not open */
 
@@ -53,39 +56,40 @@ KUNIT_ARRAY_PARAM_DESC(range, range_cases, name);
 static void test_range(struct kunit *test)
 {
 	const struct range_case *c = test->param_value;
-	struct ib_umem_fd_attr attr = {
-		.offset = c->offset,
+	struct ib_uverbs_buffer_desc desc = {
+		.addr = c->offset,
 		.length = c->length,
-		.iova = c->iova,
 		.fd = -1,
-		.access = IB_ACCESS_LOCAL_WRITE,
 	};
-	struct ib_device *device = new_device(test);
 
-	attr.fd_type = IB_UVERBS_MR_FD_TYPE_DMABUF;
-	KUNIT_EXPECT_EQ(test, get_fd_err(device, &attr), c->err);
-	attr.fd_type = IB_UVERBS_MR_FD_TYPE_MEMFD;
-	KUNIT_EXPECT_EQ(test, get_fd_err(device, &attr), c->err);
+	desc.type = IB_UVERBS_BUFFER_TYPE_DMABUF;
+	KUNIT_EXPECT_EQ(test, get_buffer_err(&desc, c->iova, WR), c->err);
+	desc.type = IB_UVERBS_BUFFER_TYPE_MEMFD;
+	KUNIT_EXPECT_EQ(test, get_buffer_err(&desc, c->iova, WR), c->err);
+	/* No fd is looked up. */
+	desc.type = IB_UVERBS_BUFFER_TYPE_VA;
+	KUNIT_EXPECT_EQ(test, get_buffer_err(&desc, c->iova, WR),
+			c->err == -EBADF ? 0 : c->err);
 }
 
 struct type_case {
 	const char *name;
-	u32 fd_type;
-	unsigned int access;
-	bool dma;
+	u32 type;
+	u32 flags;
+	u32 optional_flags;
 	int err;
 };
 
 static const struct type_case type_cases[] = {
-	{ "type 0", 0, 0, false, -EINVAL },
-	{ "the type after the last", IB_UVERBS_MR_FD_TYPE_MEMFD + 1, 0, false, -EINVAL },
-	{ "a type with the top bit", BIT(31) | IB_UVERBS_MR_FD_TYPE_MEMFD, 0, false, -EINVAL },
-	{ "type -1", U32_MAX, 0, false, -EINVAL },
-	{ "dma-buf", IB_UVERBS_MR_FD_TYPE_DMABUF, 0, false, -EBADF },
-	{ "dma-buf, device with DMA", IB_UVERBS_MR_FD_TYPE_DMABUF, 0, true, -EOPNOTSUPP },
-	{ "memfd", IB_UVERBS_MR_FD_TYPE_MEMFD, 0, false, -EBADF },
-	{ "memfd, device with DMA", IB_UVERBS_MR_FD_TYPE_MEMFD, 0, true, -EBADF },
-	{ "memfd on demand", IB_UVERBS_MR_FD_TYPE_MEMFD, IB_ACCESS_ON_DEMAND, false, -EOPNOTSUPP },
+	{ "dma-buf", IB_UVERBS_BUFFER_TYPE_DMABUF, 0, 0, -EBADF },
+	{ "memory of the process", IB_UVERBS_BUFFER_TYPE_VA, 0, 0, 0 },
+	{ "memfd", IB_UVERBS_BUFFER_TYPE_MEMFD, 0, 0, -EBADF },
+	{ "the type after the last", IB_UVERBS_BUFFER_TYPE_MEMFD + 1, 0, 0, -EINVAL },
+	{ "a type with the top bit", BIT(31) | IB_UVERBS_BUFFER_TYPE_MEMFD, 0, 0, -EINVAL },
+	{ "type -1", U32_MAX, 0, 0, -EINVAL },
+	{ "a flag", IB_UVERBS_BUFFER_TYPE_VA, 1, 0, -EINVAL },
+	{ "the top flag", IB_UVERBS_BUFFER_TYPE_VA, BIT(31), 0, -EINVAL },
+	{ "optional flags", IB_UVERBS_BUFFER_TYPE_VA, 0, U32_MAX, 0 },
 };
 
 KUNIT_ARRAY_PARAM_DESC(type, type_cases, name);
@@ -93,19 +97,15 @@ KUNIT_ARRAY_PARAM_DESC(type, type_cases, name);
 static void test_type(struct kunit *test)
 {
 	const struct type_case *c = test->param_value;
-	const struct ib_umem_fd_attr attr = {
-		.length = 1,
-		.fd_type = c->fd_type,
+	const struct ib_uverbs_buffer_desc desc = {
+		.type = c->type,
 		.fd = -1,
-		.access = c->access,
+		.flags = c->flags,
+		.optional_flags = c->optional_flags,
+		.length = 1,
 	};
-	struct ib_device *device = new_device(test);
 
-	/* Only compared with NULL. */
-	if (c->dma)
-		device->dma_device = &device->dev;
-
-	KUNIT_EXPECT_EQ(test, get_fd_err(device, &attr), c->err);
+	KUNIT_EXPECT_EQ(test, get_buffer_err(&desc, 0, 0), c->err);
 }
 
 static void test_mode_allows(struct kunit *test)
@@ -312,9 +312,6 @@ struct buf_case {
 	int begin_err;
 };
 
-#define WR IB_ACCESS_LOCAL_WRITE
-#define RD IB_ACCESS_REMOTE_READ
-
 static const struct buf_case buf_cases[] = {
 	{ "whole", 0, BUF_SIZE, O_RDWR, WR },
 	{ "I/O memory", 0, BUF_SIZE, O_RDWR, WR, .iomem = true },
@@ -378,12 +375,10 @@ static void test_buf(struct kunit *test)
 {
 	const struct buf_case *c = test->param_value;
 	struct test_buf *buf = kunit_kzalloc(test, sizeof(*buf), GFP_KERNEL);
-	struct ib_umem_fd_attr attr = {
-		.offset = c->offset,
+	struct ib_uverbs_buffer_desc desc = {
+		.type = IB_UVERBS_BUFFER_TYPE_DMABUF,
+		.addr = c->offset,
 		.length = c->length,
-		.iova = c->offset,
-		.fd_type = IB_UVERBS_MR_FD_TYPE_DMABUF,
-		.access = c->access,
 	};
 	struct ib_umem *umem;
 
@@ -396,12 +391,12 @@ static void test_buf(struct kunit *test)
 	buf->vmap_err = c->vmap_err;
 	buf->begin_err = c->begin_err;
 	buf->in_order = true;
-	attr.fd = install(test, export(test, buf, c->no_vmap ? &test_buf_ops_no_vmap :
+	desc.fd = install(test, export(test, buf, c->no_vmap ? &test_buf_ops_no_vmap :
 						  c->dynamic ? &test_buf_ops_dynamic :
 							       &test_buf_ops, c->flags));
 
-	umem = ib_umem_get_fd(new_device(test), &attr);
-	kunit_release_action(test, close_and_flush, (void *)(long)attr.fd);
+	umem = get_umem(new_device(test), &desc, c->access);
+	kunit_release_action(test, close_and_flush, (void *)(long)desc.fd);
 	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(umem), c->err);
 	if (!IS_ERR(umem)) {
 		check_buf_held(test, c, buf, umem);
@@ -420,16 +415,28 @@ static void test_buf(struct kunit *test)
 static void test_other_type(struct kunit *test)
 {
 	struct test_buf *buf = kunit_kzalloc(test, sizeof(*buf), GFP_KERNEL);
-	struct ib_umem_fd_attr attr = { .length = 1 };
+	struct ib_uverbs_buffer_desc desc = { .length = 1 };
 
 	KUNIT_ASSERT_NOT_NULL(test, buf);
-	attr.fd_type = IB_UVERBS_MR_FD_TYPE_MEMFD;
-	attr.fd = install(test, export(test, buf, &test_buf_ops, O_RDWR));
-	KUNIT_EXPECT_EQ(test, get_fd_err(new_device(test), &attr), -EBADFD);
+	desc.type = IB_UVERBS_BUFFER_TYPE_MEMFD;
+	desc.fd = install(test, export(test, buf, &test_buf_ops, O_RDWR));
+	KUNIT_EXPECT_EQ(test, get_buffer_err(&desc, 0, 0), -EBADFD);
 
-	attr.fd_type = IB_UVERBS_MR_FD_TYPE_DMABUF;
-	attr.fd = install(test, shmem_file_setup("kunit", PAGE_SIZE, 0));
-	KUNIT_EXPECT_EQ(test, get_fd_err(new_device(test), &attr), -EBADFD);
+	desc.type = IB_UVERBS_BUFFER_TYPE_DMABUF;
+	desc.fd = install(test, shmem_file_setup("kunit", PAGE_SIZE, 0));
+	KUNIT_EXPECT_EQ(test, get_buffer_err(&desc, 0, 0), -EBADFD);
+}
+
+/* There are several ways to take a dma-buf, and the driver has to choose. */
+static void test_dmabuf_needs_a_way(struct kunit *test)
+{
+	const struct ib_mr_buffer buffer = {
+		.type = IB_UVERBS_BUFFER_TYPE_DMABUF,
+		.length = 1,
+	};
+
+	KUNIT_EXPECT_EQ(test, PTR_ERR(ib_umem_get_buffer(new_device(test), &buffer)),
+			-EOPNOTSUPP);
 }
 
 static struct kunit_case umem_fd_cases[] = {
@@ -438,6 +445,7 @@ static struct kunit_case umem_fd_cases[] = {
 	KUNIT_CASE(test_mode_allows),
 	KUNIT_CASE_PARAM(test_buf, buf_gen_params),
 	KUNIT_CASE(test_other_type),
+	KUNIT_CASE(test_dmabuf_needs_a_way),
 	{}
 };
 

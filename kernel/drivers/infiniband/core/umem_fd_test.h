@@ -21,16 +21,36 @@ static inline struct ib_device *new_device(struct kunit *test)
 	return device;
 }
 
-static inline int get_fd_err(struct ib_device *device,
-			     const struct ib_umem_fd_attr *attr)
+/* As a driver of a software device does. The iova is equal to the offset. */
+static inline struct ib_umem *get_umem(struct ib_device *device,
+				       const struct ib_uverbs_buffer_desc *desc,
+				       unsigned int access)
 {
-	struct ib_umem *umem = ib_umem_get_fd(device, attr);
+	struct ib_mr_buffer buffer;
+	struct ib_umem *umem;
+	int err;
 
-	if (IS_ERR(umem))
-		return PTR_ERR(umem);
+	err = ib_mr_buffer_get(&buffer, desc, desc->addr, access);
+	if (err)
+		return ERR_PTR(err);
 
-	ib_umem_release(umem);
-	return 0;
+	if (buffer.type == IB_UVERBS_BUFFER_TYPE_DMABUF)
+		umem = ib_umem_vmap_get(device, &buffer);
+	else
+		umem = ib_umem_get_buffer(device, &buffer);
+	ib_mr_buffer_put(&buffer);
+	return umem;
+}
+
+static inline int get_buffer_err(const struct ib_uverbs_buffer_desc *desc,
+				 u64 iova, unsigned int access)
+{
+	struct ib_mr_buffer buffer;
+	int err = ib_mr_buffer_get(&buffer, desc, iova, access);
+
+	if (!err)
+		ib_mr_buffer_put(&buffer);
+	return err;
 }
 
 static inline void close_and_flush(void *fd)

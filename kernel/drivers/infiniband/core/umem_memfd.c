@@ -23,26 +23,11 @@
 #include <rdma/ib_umem_fd.h>
 #include <uapi/linux/fcntl.h>
 
-/* Bytes to pin at a time; a fatal signal ends the work in between. */
-#define IB_MEMFD_CHUNK (PAGE_SIZE * (PAGE_SIZE / sizeof(struct page *)))
-
-/**
- * struct ib_umem_memfd - a file in memory that is pinned
- * @umem: what drivers see; @umem.address is the region's offset in the file
- * @folios: the pinned folios, in the order of the file; a folio that is in two
- *	chunks is listed twice, and pinned twice
- * @nr_folios: number of entries of @folios
+/*
+ * Pages to pin at a time; a fatal signal ends the work in between. Each folio of
+ * a chunk is pinned once, so a folio that is in two chunks is pinned twice.
  */
-struct ib_umem_memfd {
-	struct ib_umem umem;
-	struct folio **folios;
-	unsigned long nr_folios;
-};
-
-static struct ib_umem_memfd *to_ib_umem_memfd(struct ib_umem *umem)
-{
-	return container_of(umem, struct ib_umem_memfd, umem);
-}
+#define IB_MEMFD_CHUNK (PAGE_SIZE / sizeof(struct page *))
 
 static unsigned int ib_memfd_seals(struct file *file)
 {
@@ -109,16 +94,48 @@ static int ib_memfd_append(struct ib_umem *umem, struct page **pages,
 						max, left, GFP_KERNEL);
 }
 
-static int ib_memfd_pin(struct ib_umem_memfd *memfd, struct file *file,
-			struct page **pages)
+/* Pin the bytes from POS to END, at most a chunk, and append them. */
+static int ib_memfd_pin_chunk(struct ib_umem *umem, struct file *file, u64 pos,
+			      u64 end, unsigned int left)
 {
-	struct ib_umem *umem = &memfd->umem;
-	u64 end = PAGE_ALIGN(umem->address + umem->length);
-	unsigned int npages;
+	unsigned int npages = DIV_ROUND_UP(end - pos, PAGE_SIZE);
 	struct folio **folios;
-	u64 pos, next, last;
+	struct page **pages;
 	pgoff_t offset;
+	int ret = -ENOMEM;
 	long nr;
+
+	folios = (struct folio **)__get_free_page(GFP_KERNEL);
+	pages = (struct page **)__get_free_page(GFP_KERNEL);
+	if (!folios || !pages)
+		goto out_free;
+
+	/* Truncation and hole punching do not come between two folios. */
+	inode_lock_shared(file_inode(file));
+	nr = memfd_pin_folios(file, pos, end - 1, folios, npages, &offset);
+	inode_unlock_shared(file_inode(file));
+	if (nr < 0) {
+		ret = nr;
+		goto out_free;
+	}
+
+	if (ib_memfd_pages(folios, nr, offset, npages, pages) == npages)
+		ret = ib_memfd_append(umem, pages, npages, left);
+	else
+		ret = -EFAULT;
+	if (ret)
+		unpin_folios(folios, nr);
+
+out_free:
+	free_page((unsigned long)pages);
+	free_page((unsigned long)folios);
+	return ret;
+}
+
+static int ib_memfd_pin(struct ib_umem *umem, struct file *file)
+{
+	u64 end = umem->address + umem->length;
+	u64 pos, next;
 	int ret;
 
 	for (pos = ALIGN_DOWN(umem->address, PAGE_SIZE); pos < end; pos = next) {
@@ -126,45 +143,51 @@ static int ib_memfd_pin(struct ib_umem_memfd *memfd, struct file *file,
 		if (fatal_signal_pending(current))
 			return -EINTR;
 
-		next = min(end, pos + IB_MEMFD_CHUNK);
-		last = min(next, umem->address + umem->length) - 1;
-		npages = (next - pos) >> PAGE_SHIFT;
-		folios = memfd->folios + memfd->nr_folios;
-		nr = memfd_pin_folios(file, pos, last, folios, npages, &offset);
-		if (nr < 0)
-			return nr;
-
-		memfd->nr_folios += nr;
-		if (ib_memfd_pages(folios, nr, offset, npages, pages) != npages)
-			return -EFAULT;
-
-		ret = ib_memfd_append(umem, pages, npages,
-				      (end - next) >> PAGE_SHIFT);
+		next = min(end, pos + IB_MEMFD_CHUNK * PAGE_SIZE);
+		ret = ib_memfd_pin_chunk(umem, file, pos, next,
+					 DIV_ROUND_UP(end - next, PAGE_SIZE));
 		if (ret)
 			return ret;
 	}
 	return 0;
 }
 
-static void ib_memfd_mark_dirty(struct ib_umem_memfd *memfd)
+static void ib_memfd_mark_dirty(struct folio *folio)
 {
-	unsigned long i;
+	if (folio_test_dirty(folio))
+		return;
 
-	for (i = 0; i < memfd->nr_folios; i++) {
-		if (folio_test_dirty(memfd->folios[i]))
-			continue;
-		folio_lock(memfd->folios[i]);
-		folio_mark_dirty(memfd->folios[i]);
-		folio_unlock(memfd->folios[i]);
-	}
+	folio_lock(folio);
+	folio_mark_dirty(folio);
+	folio_unlock(folio);
 }
 
-static void ib_memfd_unpin(struct ib_umem_memfd *memfd)
+/*
+ * The table has the pages in the order of the file. Unpin a folio at its first
+ * page in a chunk, and then do not touch its other pages: the folio may be gone.
+ */
+static void ib_memfd_unpin(struct ib_umem *umem, bool make_dirty)
 {
-	sg_free_append_table(&memfd->umem.sgt_append);
-	if (memfd->nr_folios)
-		unpin_folios(memfd->folios, memfd->nr_folios);
-	kvfree(memfd->folios);
+	unsigned long i = 0, next = 0;
+	struct sg_page_iter iter;
+	struct folio *folio;
+	struct page *page;
+
+	for_each_sgtable_page(&umem->sgt_append.sgt, &iter, 0) {
+		if (i++ < next)
+			continue;
+
+		cond_resched();
+		page = sg_page_iter_page(&iter);
+		folio = page_folio(page);
+		next = min(i - 1 + folio_nr_pages(folio) -
+				   folio_page_idx(folio, page),
+			   roundup(i, IB_MEMFD_CHUNK));
+		if (make_dirty)
+			ib_memfd_mark_dirty(folio);
+		unpin_folio(folio);
+	}
+	sg_free_append_table(&umem->sgt_append);
 }
 
 /*
@@ -172,13 +195,12 @@ static void ib_memfd_unpin(struct ib_umem_memfd *memfd)
  * As in mmap(), mapping_map_writable() keeps others from sealing the file in
  * the meantime.  Afterwards the pins do.
  */
-static int ib_memfd_pin_unsealed(struct ib_umem_memfd *memfd, struct file *file,
-				 struct page **pages)
+static int ib_memfd_pin_unsealed(struct ib_umem *umem, struct file *file)
 {
 	int ret;
 
-	if (!memfd->umem.writable)
-		return ib_memfd_pin(memfd, file, pages);
+	if (!umem->writable)
+		return ib_memfd_pin(umem, file);
 
 	ret = mapping_map_writable(file->f_mapping);
 	if (ret)
@@ -187,34 +209,23 @@ static int ib_memfd_pin_unsealed(struct ib_umem_memfd *memfd, struct file *file,
 	if (ib_memfd_seals(file) & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))
 		ret = -EPERM;
 	else
-		ret = ib_memfd_pin(memfd, file, pages);
+		ret = ib_memfd_pin(umem, file);
 
 	mapping_unmap_writable(file->f_mapping);
 	return ret;
 }
 
-static int ib_umem_memfd_init(struct ib_umem_memfd *memfd, struct file *file,
+static int ib_umem_memfd_init(struct ib_umem *umem, struct file *file,
 			      unsigned int access)
 {
-	struct ib_umem *umem = &memfd->umem;
 	unsigned long dma_attr = 0;
-	struct page **pages;
 	int ret;
 
 	ret = ib_memfd_charge(umem);
 	if (ret)
 		return ret;
 
-	/* A sparse file can be larger than memory: fail without a warning. */
-	memfd->folios = kvcalloc(ib_umem_num_pages(umem),
-				 sizeof(*memfd->folios),
-				 GFP_KERNEL | __GFP_NOWARN);
-	pages = (struct page **)__get_free_page(GFP_KERNEL);
-	if (memfd->folios && pages)
-		ret = ib_memfd_pin_unsealed(memfd, file, pages);
-	else
-		ret = -ENOMEM;
-	free_page((unsigned long)pages);
+	ret = ib_memfd_pin_unsealed(umem, file);
 	if (ret)
 		goto err_unpin;
 
@@ -226,73 +237,47 @@ static int ib_umem_memfd_init(struct ib_umem_memfd *memfd, struct file *file,
 		return 0;
 
 err_unpin:
-	ib_memfd_unpin(memfd);
+	ib_memfd_unpin(umem, false);
 	ib_memfd_uncharge(umem);
 	return ret;
 }
 
 /**
- * ib_umem_memfd_get - ib_umem_get_fd() for a file in memory
+ * ib_umem_memfd_get - ib_umem_get_buffer() for a file in memory
  * @device: device that will use the memory
- * @attr: the user's request; the caller has checked range and iova only
+ * @buffer: the memory, lent by the core
  *
  * Context: process context of the user, may sleep.
  *
- * Return: as ib_umem_get_fd().
+ * Return: as ib_umem_get_buffer().
  */
 struct ib_umem *ib_umem_memfd_get(struct ib_device *device,
-				  const struct ib_umem_fd_attr *attr)
+				  const struct ib_mr_buffer *buffer)
 {
-	struct ib_umem_memfd *memfd;
-	struct file *file;
+	struct ib_umem *umem;
 	int ret;
 
 	if (!can_do_mlock())
 		return ERR_PTR(-EPERM);
 
-	file = fget(attr->fd);
-	if (!file)
-		return ERR_PTR(-EBADF);
+	umem = kzalloc(sizeof(*umem), GFP_KERNEL);
+	if (!umem)
+		return ERR_PTR(-ENOMEM);
 
-	ret = -EBADFD;
-	if (!shmem_file(file) && !is_file_hugepages(file))
-		goto err_put;
+	umem->ibdev = device;
+	umem->iova = buffer->iova;
+	umem->length = buffer->length;
+	umem->address = buffer->addr;
+	umem->writable = ib_access_writable(buffer->access);
+	umem->is_memfd = 1;
 
-	ret = -EACCES;
-	if (!ib_umem_fd_mode_allows(file, attr->access))
-		goto err_put;
+	ret = ib_umem_memfd_init(umem, buffer->file, buffer->access);
+	if (!ret)
+		return umem;
 
-	ret = -ERANGE;
-	if (attr->offset + attr->length > i_size_read(file_inode(file)))
-		goto err_put;
-
-	ret = -ENOMEM;
-	memfd = kzalloc(sizeof(*memfd), GFP_KERNEL);
-	if (!memfd)
-		goto err_put;
-
-	memfd->umem.ibdev = device;
-	memfd->umem.iova = attr->iova;
-	memfd->umem.length = attr->length;
-	memfd->umem.address = attr->offset;
-	memfd->umem.writable = ib_access_writable(attr->access);
-	memfd->umem.is_memfd = 1;
-
-	ret = ib_umem_memfd_init(memfd, file, attr->access);
-	if (ret)
-		goto err_free;
-
-	fput(file);
-	return &memfd->umem;
-
-err_free:
-	kfree(memfd);
-	/* The only cause left: the file was truncated after the size check. */
-	if (ret == -EINVAL)
-		ret = -ERANGE;
-err_put:
-	fput(file);
-	return ERR_PTR(ret);
+	kfree(umem);
+	/* The only cause: the file was truncated after its size was checked. */
+	return ERR_PTR(ret == -EINVAL ? -ERANGE : ret);
 }
 
 /**
@@ -303,13 +288,9 @@ err_put:
  */
 void ib_umem_memfd_release(struct ib_umem *umem)
 {
-	struct ib_umem_memfd *memfd = to_ib_umem_memfd(umem);
-
 	ib_dma_unmap_sgtable_attrs(umem->ibdev, &umem->sgt_append.sgt,
 				   DMA_BIDIRECTIONAL, 0);
-	if (umem->writable)
-		ib_memfd_mark_dirty(memfd);
-	ib_memfd_unpin(memfd);
+	ib_memfd_unpin(umem, umem->writable);
 	ib_memfd_uncharge(umem);
-	kfree(memfd);
+	kfree(umem);
 }

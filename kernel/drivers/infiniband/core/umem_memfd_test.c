@@ -157,6 +157,7 @@ static const struct file_case file_cases[] = {
 	{ "sealed", 0, 1, WR, F_SEAL_WRITE, O_RDWR, -EPERM },
 	{ "sealed for the future", 0, 1, WR, F_SEAL_FUTURE_WRITE, O_RDWR, -EPERM },
 	{ "sealed, to read", 0, 1, RD, F_SEAL_WRITE, O_RDWR },
+	{ "on demand", 0, 1, IB_ACCESS_ON_DEMAND, 0, O_RDWR, -EOPNOTSUPP },
 	{ "size sealed", 0, 1, WR, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL, O_RDWR },
 };
 
@@ -228,12 +229,10 @@ static void check_file_free(struct kunit *test, struct address_space *mapping)
 static void test_file(struct kunit *test)
 {
 	const struct file_case *c = test->param_value;
-	struct ib_umem_fd_attr attr = {
-		.offset = c->offset,
+	struct ib_uverbs_buffer_desc desc = {
+		.type = IB_UVERBS_BUFFER_TYPE_MEMFD,
+		.addr = c->offset,
 		.length = c->length,
-		.iova = c->offset,
-		.fd_type = IB_UVERBS_MR_FD_TYPE_MEMFD,
-		.access = c->access,
 	};
 	struct ib_umem *umem;
 	struct file *file;
@@ -243,9 +242,9 @@ static void test_file(struct kunit *test)
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, file);
 	SHMEM_I(file_inode(file))->seals = c->seals;
 	file = reopen(test, file, c->flags);
-	attr.fd = install(test, file);
+	desc.fd = install(test, file);
 
-	umem = ib_umem_get_fd(new_device(test), &attr);
+	umem = get_umem(new_device(test), &desc, c->access);
 	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(umem), c->err);
 	if (!IS_ERR(umem)) {
 		check_file_umem(test, c, umem, file->f_mapping);
@@ -257,10 +256,9 @@ static void test_file(struct kunit *test)
 /* The region keeps the pages that a truncation takes from the file. */
 static void test_truncated(struct kunit *test)
 {
-	struct ib_umem_fd_attr attr = {
+	struct ib_uverbs_buffer_desc desc = {
+		.type = IB_UVERBS_BUFFER_TYPE_MEMFD,
 		.length = 2 * PAGE_SIZE,
-		.fd_type = IB_UVERBS_MR_FD_TYPE_MEMFD,
-		.access = WR,
 	};
 	struct ib_umem *umem;
 	struct page *page;
@@ -268,8 +266,8 @@ static void test_truncated(struct kunit *test)
 
 	attach_mm(test);
 	file = shmem_file_setup("kunit", 2 * PAGE_SIZE, VM_NORESERVE);
-	attr.fd = install(test, file);
-	umem = ib_umem_get_fd(new_device(test), &attr);
+	desc.fd = install(test, file);
+	umem = get_umem(new_device(test), &desc, WR);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, umem);
 
 	page = sg_page(umem->sgt_append.sgt.sgl);
@@ -277,7 +275,7 @@ static void test_truncated(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, vfs_truncate(&file->f_path, 0));
 	KUNIT_EXPECT_NULL(test, page->mapping);
 	KUNIT_EXPECT_TRUE(test, folio_maybe_dma_pinned(page_folio(page)));
-	KUNIT_EXPECT_EQ(test, get_fd_err(new_device(test), &attr), -ERANGE);
+	KUNIT_EXPECT_EQ(test, get_buffer_err(&desc, 0, WR), -ERANGE);
 	ib_umem_release(umem);
 	KUNIT_EXPECT_EQ(test, atomic64_read(&current->mm->pinned_vm), 0);
 }

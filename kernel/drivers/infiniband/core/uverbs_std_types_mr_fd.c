@@ -1,68 +1,174 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Memory regions from file descriptors: the uAPI
+ * Memory regions from file descriptors: registration
  *
- * The user specifies a PD, a range of a file descriptor, an iova and access
- * rights, and gets an MR like any other, with a handle, an lkey and an rkey.
- * The core does what is the same for all devices: it checks the request and
- * takes the memory with ib_umem_get_fd().  The driver gets a ready umem and
- * makes keys for it.
+ * The user specifies a PD, a range of memory (struct ib_uverbs_buffer_desc), an
+ * iova and access rights, and gets an MR like any other, with a handle, an lkey
+ * and an rkey.  The core checks the request and looks the fd up, see umem_fd.c,
+ * and the driver makes the MR.
  *
- * This file has the ioctl method and the function behind it.  The methods have
- * the highest numbers that the API has room for, see
+ * A driver has the op reg_user_mr_fd, or upstream's op for a dma-buf only, or
+ * both.  The core serves each of the two methods, REG_MR_FD and REG_DMABUF_MR, by
+ * the op that is there.
+ *
+ * The methods have the highest numbers that the API has room for, see
  * UVERBS_API_METHOD_KEY_NUM_CORE.
  */
 
+#include <linux/dma-buf.h>
+#include <linux/overflow.h>
 #include <rdma/ib_umem_fd.h>
 #include <rdma/uverbs_std_types.h>
 #include "rdma_core.h"
 #include "uverbs.h"
 
 /**
- * uverbs_reg_mr_fd - register the memory of a file descriptor
- * @uobj: new uobject of type UVERBS_OBJECT_MR, to which the MR is added; the
- *	caller commits it on success and aborts it on error
+ * uverbs_buffer_caps - what a device can do with a type of memory
+ * @device: the device
+ * @type: enum ib_uverbs_buffer_type, not checked yet
+ *
+ * Context: any.
+ *
+ * Return: enum ib_uverbs_buffer_caps; 0 for a type that this kernel does not know
+ * or cannot take
+ */
+u32 uverbs_buffer_caps(const struct ib_device *device, u32 type)
+{
+	if (type >= IB_MR_BUFFER_TYPES)
+		return 0;
+	if (type == IB_UVERBS_BUFFER_TYPE_MEMFD &&
+	    !IS_ENABLED(CONFIG_INFINIBAND_MEMFD))
+		return 0;
+	if (device->ops.reg_user_mr_fd)
+		return device->mr_buffer_caps[type];
+	/* The op does not tell how the driver imports the buffer. */
+	if (type == IB_UVERBS_BUFFER_TYPE_DMABUF &&
+	    device->ops.reg_user_mr_dmabuf)
+		return IB_UVERBS_BUFFER_CAP_REG;
+	return 0;
+}
+
+/*
+ * The older op looks the fd up again. A process that meanwhile puts another file
+ * there gets an MR of that, as it does from REG_DMABUF_MR.
+ */
+static struct ib_mr *uverbs_reg_by_dmabuf_op(struct ib_pd *pd,
+					     const struct ib_mr_buffer *buffer,
+					     int fd,
+					     struct uverbs_attr_bundle *attrs)
+{
+	if (buffer->access & ~UVERBS_DMABUF_ACCESS_SUPPORTED)
+		return ERR_PTR(-EOPNOTSUPP);
+
+	return pd->device->ops.reg_user_mr_dmabuf(pd, buffer->addr,
+						  buffer->length, buffer->iova,
+						  fd, buffer->access, attrs);
+}
+
+/**
+ * uverbs_reg_mr_fd - register memory that a user specifies
  * @pd: protection domain, held by the caller during the call
- * @attr: the user's request, not checked yet
+ * @desc: the memory, not checked yet
+ * @iova: address of the first byte, on the wire and in work requests
+ * @access: enum ib_access_flags, not checked yet
  * @attrs: the call, for the driver
  *
  * Context: process context of the user, may sleep. Takes and releases the
  * reservation lock of a dma-buf.
  *
- * Return: the MR, or an ERR_PTR:
- * -EOPNOTSUPP: the device has no reg_user_mr_fd, or does not support the access
- *	flags
- * -EINVAL: access flags that are unknown or contradict each other
- * or an error of ib_umem_get_fd() or of the driver.
+ * Return: the MR, whose fields the caller sets with uverbs_init_user_mr(), or
+ * an ERR_PTR:
+ * -EINVAL: unknown type of memory; access flags that are unknown or contradict
+ *	each other
+ * -EOPNOTSUPP: the device cannot register such memory, or does not support the
+ *	access flags
+ * or an error of ib_mr_buffer_get() or of the driver.
  */
-struct ib_mr *uverbs_reg_mr_fd(struct ib_uobject *uobj, struct ib_pd *pd,
-			       const struct ib_umem_fd_attr *attr,
+struct ib_mr *uverbs_reg_mr_fd(struct ib_pd *pd,
+			       const struct ib_uverbs_buffer_desc *desc,
+			       u64 iova, unsigned int access,
 			       struct uverbs_attr_bundle *attrs)
 {
 	struct ib_device *device = pd->device;
-	struct ib_umem *umem;
+	struct ib_mr_buffer buffer;
 	struct ib_mr *mr;
 	int ret;
 
-	if (!device->ops.reg_user_mr_fd)
+	if (desc->type >= IB_MR_BUFFER_TYPES)
+		return ERR_PTR(-EINVAL);
+
+	if (!(uverbs_buffer_caps(device, desc->type) & IB_UVERBS_BUFFER_CAP_REG))
 		return ERR_PTR(-EOPNOTSUPP);
 
-	ret = ib_check_mr_access(device, attr->access);
+	ret = ib_check_mr_access(device, access);
 	if (ret)
 		return ERR_PTR(ret);
 
-	umem = ib_umem_get_fd(device, attr);
-	if (IS_ERR(umem))
-		return ERR_CAST(umem);
+	ret = ib_mr_buffer_get(&buffer, desc, iova, access);
+	if (ret)
+		return ERR_PTR(ret);
 
-	mr = device->ops.reg_user_mr_fd(pd, umem, attr->iova, attr->access,
-					attrs);
-	if (IS_ERR(mr)) {
-		ib_umem_release(umem);
-		return mr;
-	}
+	if (device->ops.reg_user_mr_fd)
+		mr = device->ops.reg_user_mr_fd(pd, &buffer, attrs);
+	else
+		mr = uverbs_reg_by_dmabuf_op(pd, &buffer, desc->fd, attrs);
+	ib_mr_buffer_put(&buffer);
+	return mr;
+}
 
-	uverbs_init_user_mr(mr, uobj, pd, attr->access);
+/**
+ * uverbs_reg_dmabuf_mr - UVERBS_METHOD_REG_DMABUF_MR for every device
+ * @pd: protection domain, held by the caller during the call; its device can
+ *	register a dma-buf, see uverbs_buffer_caps()
+ * @offset: where the region begins in the dma-buf, in bytes
+ * @length: length of the region in bytes
+ * @iova: address of the first byte; equal to @offset modulo PAGE_SIZE
+ * @fd: the dma-buf
+ * @access: enum ib_access_flags, checked by the caller
+ * @attrs: the call, for the driver
+ *
+ * Programs know the errors of this method from the drivers that have
+ * reg_user_mr_dmabuf, so they are the same here: -EINVAL for every mistake but an
+ * fd that is not open. As with those drivers, the mode of the fd does not count.
+ *
+ * Context: as uverbs_reg_mr_fd().
+ *
+ * Return: the MR, or an ERR_PTR:
+ * -EBADF: @fd is not open
+ * -EINVAL: @fd is not a dma-buf; @length is 0; the region ends after the end of
+ *	the dma-buf, or @iova + @length does not fit in 64 bits
+ * or an error of the driver.
+ */
+struct ib_mr *uverbs_reg_dmabuf_mr(struct ib_pd *pd, u64 offset, u64 length,
+				   u64 iova, int fd, unsigned int access,
+				   struct uverbs_attr_bundle *attrs)
+{
+	const struct ib_device_ops *ops = &pd->device->ops;
+	struct ib_mr_buffer buffer = {
+		.type = IB_UVERBS_BUFFER_TYPE_DMABUF,
+		.addr = offset,
+		.length = length,
+		.iova = iova,
+		.access = access,
+	};
+	struct ib_mr *mr;
+	u64 end;
+
+	if (ops->reg_user_mr_dmabuf)
+		return ops->reg_user_mr_dmabuf(pd, offset, length, iova, fd,
+					       access, attrs);
+
+	buffer.dmabuf = dma_buf_get(fd);
+	if (IS_ERR(buffer.dmabuf))
+		return ERR_CAST(buffer.dmabuf);
+
+	if (!length || check_add_overflow(iova, length, &end) ||
+	    check_add_overflow(offset, length, &end) ||
+	    end > buffer.dmabuf->size)
+		mr = ERR_PTR(-EINVAL);
+	else
+		mr = ops->reg_user_mr_fd(pd, &buffer, attrs);
+	dma_buf_put(buffer.dmabuf);
 	return mr;
 }
 
@@ -73,43 +179,31 @@ static int UVERBS_HANDLER(UVERBS_METHOD_REG_MR_FD)(
 		uverbs_attr_get_uobject(attrs, UVERBS_ATTR_REG_MR_FD_HANDLE);
 	struct ib_pd *pd =
 		uverbs_attr_get_obj(attrs, UVERBS_ATTR_REG_MR_FD_PD_HANDLE);
-	struct ib_umem_fd_attr attr = {};
+	struct ib_uverbs_buffer_desc desc;
 	struct ib_mr *mr;
+	u32 access;
+	u64 iova;
 	int ret;
 
-	ret = uverbs_get_const_unsigned(&attr.fd_type, attrs,
-					UVERBS_ATTR_REG_MR_FD_TYPE);
+	ret = uverbs_copy_from(&desc, attrs, UVERBS_ATTR_REG_MR_FD_BUFFER);
 	if (ret)
 		return ret;
 
-	ret = uverbs_get_raw_fd(&attr.fd, attrs, UVERBS_ATTR_REG_MR_FD_FD);
+	ret = uverbs_copy_from(&iova, attrs, UVERBS_ATTR_REG_MR_FD_IOVA);
 	if (ret)
 		return ret;
 
-	ret = uverbs_copy_from(&attr.offset, attrs,
-			       UVERBS_ATTR_REG_MR_FD_OFFSET);
-	if (ret)
-		return ret;
-
-	ret = uverbs_copy_from(&attr.length, attrs,
-			       UVERBS_ATTR_REG_MR_FD_LENGTH);
-	if (ret)
-		return ret;
-
-	ret = uverbs_copy_from(&attr.iova, attrs, UVERBS_ATTR_REG_MR_FD_IOVA);
-	if (ret)
-		return ret;
-
-	ret = uverbs_get_flags32(&attr.access, attrs,
+	ret = uverbs_get_flags32(&access, attrs,
 				 UVERBS_ATTR_REG_MR_FD_ACCESS_FLAGS,
 				 IB_ACCESS_SUPPORTED);
 	if (ret)
 		return ret;
 
-	mr = uverbs_reg_mr_fd(uobj, pd, &attr, attrs);
+	mr = uverbs_reg_mr_fd(pd, &desc, iova, access, attrs);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
 
+	uverbs_init_user_mr(mr, uobj, pd, access);
 	uverbs_finalize_uobj_create(attrs, UVERBS_ATTR_REG_MR_FD_HANDLE);
 
 	ret = uverbs_copy_to(attrs, UVERBS_ATTR_REG_MR_FD_RESP_LKEY, &mr->lkey,
@@ -131,16 +225,8 @@ DECLARE_UVERBS_NAMED_METHOD(
 			UVERBS_OBJECT_PD,
 			UVERBS_ACCESS_READ,
 			UA_MANDATORY),
-	UVERBS_ATTR_CONST_IN(UVERBS_ATTR_REG_MR_FD_TYPE,
-			     enum ib_uverbs_mr_fd_type,
-			     UA_MANDATORY),
-	UVERBS_ATTR_RAW_FD(UVERBS_ATTR_REG_MR_FD_FD,
-			   UA_MANDATORY),
-	UVERBS_ATTR_PTR_IN(UVERBS_ATTR_REG_MR_FD_OFFSET,
-			   UVERBS_ATTR_TYPE(u64),
-			   UA_MANDATORY),
-	UVERBS_ATTR_PTR_IN(UVERBS_ATTR_REG_MR_FD_LENGTH,
-			   UVERBS_ATTR_TYPE(u64),
+	UVERBS_ATTR_PTR_IN(UVERBS_ATTR_REG_MR_FD_BUFFER,
+			   UVERBS_ATTR_TYPE(struct ib_uverbs_buffer_desc),
 			   UA_MANDATORY),
 	UVERBS_ATTR_PTR_IN(UVERBS_ATTR_REG_MR_FD_IOVA,
 			   UVERBS_ATTR_TYPE(u64),

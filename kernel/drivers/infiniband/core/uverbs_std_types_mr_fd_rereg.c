@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Re-registration with memory from a file descriptor: the uAPI
+ * Memory regions from file descriptors: re-registration
  *
- * A rereg gives an MR new memory from a file descriptor, another PD, other
- * access rights, or any combination of these.  The MR may have memory of any
- * kind but device memory.  Everything that can fail is done before the MR
- * changes, so after an error the MR is unchanged.  The core takes the new
- * memory; the driver's op changes the MR, and this cannot be undone.
+ * A rereg gives an MR new memory of any kind, another PD, other access rights,
+ * or any combination of these.  The MR may have memory of any kind but device
+ * memory.  The core checks the request and looks the fd up before it calls the
+ * driver, so a mistake of the user leaves the MR unchanged.
  *
- * A driver may change the MR in place, or make another MR.  The uobject of the
- * other MR then takes over the handle, and the old MR is destroyed.
+ * A driver may change the MR in place, or make another MR, which then gets the
+ * handle of the old one.  If it fails, the MR is unchanged.  There is one
+ * exception: a driver that cannot know whether the new memory works until it has
+ * revoked the keys sets ib_mr.revoked before it fails.  The user then gets
+ * -ENOTRECOVERABLE, and can only destroy the MR.
  */
 
 #include <rdma/ib_umem_fd.h>
@@ -17,191 +19,172 @@
 #include "rdma_core.h"
 #include "uverbs.h"
 
-/**
- * uverbs_replace_mr - end a rereg for which the driver has made another MR
- * @uobj: uobject of the old MR, locked for writing; the caller may only put it
- *	after this
- * @new_uobj: uobject from uobj_alloc(); it is committed
- * @new_mr: the MR that the driver has made
- * @pd: PD of @new_mr, held by the caller
- * @access: access flags of @new_mr
- * @attrs: the call
- *
- * @new_uobj gets the handle of @uobj, and the old MR is destroyed. If that
- * fails, the old MR stays until the context is closed, like any object that
- * cannot be destroyed. Another thread can destroy @new_mr at any time after
- * this.
- *
- * Context: process context, may sleep.
- */
-void uverbs_replace_mr(struct ib_uobject *uobj, struct ib_uobject *new_uobj,
-		       struct ib_mr *new_mr, struct ib_pd *pd, int access,
-		       struct uverbs_attr_bundle *attrs)
+/* Call the op, and end the rereg with what it has done. */
+static int uverbs_rereg_by_op(struct ib_uobject *uobj, u32 flags,
+			      struct ib_pd *pd,
+			      const struct ib_mr_buffer *buffer,
+			      struct uverbs_attr_bundle *attrs)
 {
-	uverbs_init_user_mr(new_mr, new_uobj, pd, access);
-	rdma_assign_uobject(uobj, new_uobj, attrs);
-	rdma_alloc_commit_uobject(new_uobj, attrs);
+	struct ib_mr *mr = uobj->object, *new_mr;
+	struct ib_uobject *new_uobj;
+	struct ib_pd *old_pd = mr->pd;
+	struct ib_device *device;
+
+	/* For the old MR, if the driver makes another one. */
+	new_uobj = uobj_alloc(UVERBS_OBJECT_MR, attrs, &device);
+	if (IS_ERR(new_uobj))
+		return PTR_ERR(new_uobj);
+
+	new_mr = device->ops.rereg_user_mr_fd(mr, flags, buffer, pd, attrs);
+	if (new_mr && !IS_ERR(new_mr)) {
+		uverbs_replace_mr(uobj, new_uobj, new_mr, pd, buffer->access,
+				  attrs);
+		return 0;
+	}
+
+	uobj_alloc_abort(new_uobj, attrs);
+	if (IS_ERR(new_mr))
+		return mr->revoked ? -ENOTRECOVERABLE : PTR_ERR(new_mr);
+
+	uverbs_change_mr(mr, flags, old_pd, pd, buffer->iova, buffer->length,
+			 buffer->access);
+	return 0;
 }
 
 /**
- * uverbs_change_mr - end a rereg in which the driver has changed the MR
- * @mr: the MR; its uobject is locked for writing
- * @flags: enum ib_mr_rereg_flags, what has changed
- * @old_pd: PD before the rereg; a driver may have set @mr->pd already
- * @pd: PD after the rereg, held by the caller
- * @iova: new iova, with IB_MR_REREG_TRANS
- * @length: new length, with IB_MR_REREG_TRANS
- * @access: access flags after the rereg
- *
- * Context: any.
- */
-void uverbs_change_mr(struct ib_mr *mr, u32 flags, struct ib_pd *old_pd,
-		      struct ib_pd *pd, u64 iova, u64 length, int access)
-{
-	if (pd != old_pd) {
-		atomic_inc(&pd->usecnt);
-		atomic_dec(&old_pd->usecnt);
-		mr->pd = pd;
-	}
-	if (flags & IB_MR_REREG_TRANS) {
-		mr->iova = iova;
-		mr->length = length;
-	}
-	mr->access_flags = access;
-}
-
-/**
- * uverbs_rereg_mr_fd - reregister an MR with memory from a file descriptor
- * @uobj: uobject of the MR, locked for writing; the caller may only put it
- *	after this, because another uobject may have the MR
+ * uverbs_rereg_mr_fd - reregister an MR with memory that a user specifies
+ * @uobj: uobject of the MR, locked for writing
  * @flags: enum ib_mr_rereg_flags, which of the other arguments count
  * @pd: new PD, with IB_MR_REREG_PD; held by the caller during the call
- * @attr: the user's request, not checked yet: access with IB_MR_REREG_ACCESS
- *	(without it, access is set here), all other fields with
- *	IB_MR_REREG_TRANS
- * @keys: set to the keys of the MR on success
+ * @desc: new memory, with IB_MR_REREG_TRANS; not checked yet
+ * @iova: address of its first byte, with IB_MR_REREG_TRANS
+ * @access: new access flags, with IB_MR_REREG_ACCESS; not checked yet
  * @attrs: the call, for the driver
  *
  * Context: process context of the user, may sleep. Takes and releases the
  * reservation lock of a dma-buf.
  *
  * Return: 0, or an error with the MR unchanged:
- * -EINVAL: @flags is 0 or has unknown bits, the MR has device memory, the access
- *	flags are unknown or contradict each other; from the driver: memory
- *	windows are bound to the MR
- * -EOPNOTSUPP: the device has no rereg_user_mr_fd, or does not support the
- *	access flags
+ * -EINVAL: @flags is 0 or has unknown bits, the MR has device memory, unknown
+ *	type of memory, the access flags are unknown or contradict each other;
+ *	from the driver: memory windows are bound to the MR
+ * -EOPNOTSUPP: the device cannot reregister, or not with such memory or access
+ *	flags
  * -ENOMEM: out of memory
- * or another error of ib_umem_get_fd() or of the driver.
+ * or another error of ib_mr_buffer_get() or of the driver;
+ * or an error after which the MR gives no access and can only be destroyed:
+ * -ENOTRECOVERABLE: the driver has revoked the MR, now or in an earlier rereg
  */
 int uverbs_rereg_mr_fd(struct ib_uobject *uobj, u32 flags, struct ib_pd *pd,
-		       struct ib_umem_fd_attr *attr,
-		       struct uverbs_mr_keys *keys,
-		       struct uverbs_attr_bundle *attrs)
+		       const struct ib_uverbs_buffer_desc *desc, u64 iova,
+		       unsigned int access, struct uverbs_attr_bundle *attrs)
 {
-	struct ib_mr *mr = uobj->object, *new_mr;
-	struct ib_uobject *new_uobj;
-	struct ib_pd *old_pd = mr->pd;
-	struct ib_umem *umem = NULL;
-	struct ib_device *device;
+	struct ib_mr *mr = uobj->object;
+	struct ib_device *device = mr->device;
+	struct ib_mr_buffer buffer;
 	int ret;
 
 	if (!flags || flags & ~IB_MR_REREG_SUPPORTED || mr->dm)
 		return -EINVAL;
 
-	if (!mr->device->ops.rereg_user_mr_fd)
+	if (mr->revoked)
+		return -ENOTRECOVERABLE;
+
+	if (!device->ops.rereg_user_mr_fd)
 		return -EOPNOTSUPP;
 
 	if (!(flags & IB_MR_REREG_PD))
-		pd = old_pd;
+		pd = mr->pd;
 
 	if (flags & IB_MR_REREG_ACCESS) {
-		ret = ib_check_mr_access(mr->device, attr->access);
+		ret = ib_check_mr_access(device, access);
 		if (ret)
 			return ret;
 	} else {
-		attr->access = mr->access_flags;
+		access = mr->access_flags;
 	}
 
-	/* The driver may make another MR, which needs a uobject. */
-	new_uobj = uobj_alloc(UVERBS_OBJECT_MR, attrs, &device);
-	if (IS_ERR(new_uobj))
-		return PTR_ERR(new_uobj);
-
-	if (flags & IB_MR_REREG_TRANS) {
-		umem = ib_umem_get_fd(device, attr);
-		if (IS_ERR(umem)) {
-			ret = PTR_ERR(umem);
-			goto err_abort;
-		}
+	if (!(flags & IB_MR_REREG_TRANS)) {
+		buffer = (struct ib_mr_buffer){
+			.length = mr->length,
+			.iova = mr->iova,
+			.access = access,
+		};
+		return uverbs_rereg_by_op(uobj, flags, pd, &buffer, attrs);
 	}
 
-	new_mr = device->ops.rereg_user_mr_fd(mr, flags, umem, attr->iova,
-					      attr->access, pd, attrs);
-	if (IS_ERR(new_mr)) {
-		ret = PTR_ERR(new_mr);
-		goto err_release;
-	}
+	if (desc->type >= IB_MR_BUFFER_TYPES)
+		return -EINVAL;
 
-	/* Another thread can destroy the new MR once its uobject is committed. */
-	*keys = uverbs_mr_keys(new_mr ?: mr);
+	if (!(uverbs_buffer_caps(device, desc->type) &
+	      IB_UVERBS_BUFFER_CAP_REREG))
+		return -EOPNOTSUPP;
 
-	if (new_mr) {
-		uverbs_replace_mr(uobj, new_uobj, new_mr, pd, attr->access,
-				  attrs);
-	} else {
-		uverbs_change_mr(mr, flags, old_pd, pd, attr->iova,
-				 attr->length, attr->access);
-		uobj_alloc_abort(new_uobj, attrs);
-	}
-	return 0;
+	ret = ib_mr_buffer_get(&buffer, desc, iova, access);
+	if (ret)
+		return ret;
 
-err_release:
-	ib_umem_release(umem);
-err_abort:
-	uobj_alloc_abort(new_uobj, attrs);
+	ret = uverbs_rereg_by_op(uobj, flags, pd, &buffer, attrs);
+	ib_mr_buffer_put(&buffer);
 	return ret;
 }
 
-static int uverbs_rereg_get_memory(struct ib_umem_fd_attr *attr,
+/**
+ * struct uverbs_rereg_args - the attributes that the flags ask for
+ * @pd: new PD, with a read lock on its uobject, or NULL
+ * @desc: new memory
+ * @iova: address of its first byte
+ * @access: new access flags
+ */
+struct uverbs_rereg_args {
+	struct ib_pd *pd;
+	struct ib_uverbs_buffer_desc desc;
+	u64 iova;
+	u32 access;
+};
+
+static int uverbs_rereg_get_memory(struct uverbs_rereg_args *args,
 				   struct uverbs_attr_bundle *attrs)
 {
 	int ret;
 
-	ret = uverbs_get_const_unsigned(&attr->fd_type, attrs,
-					UVERBS_ATTR_REREG_MR_FD_TYPE);
+	ret = uverbs_copy_from(&args->desc, attrs,
+			       UVERBS_ATTR_REREG_MR_FD_BUFFER);
 	if (ret)
 		return ret;
 
-	ret = uverbs_get_raw_fd(&attr->fd, attrs, UVERBS_ATTR_REREG_MR_FD_FD);
-	if (ret)
-		return ret;
-
-	ret = uverbs_copy_from(&attr->offset, attrs,
-			       UVERBS_ATTR_REREG_MR_FD_OFFSET);
-	if (ret)
-		return ret;
-
-	ret = uverbs_copy_from(&attr->length, attrs,
-			       UVERBS_ATTR_REREG_MR_FD_LENGTH);
-	if (ret)
-		return ret;
-
-	return uverbs_copy_from(&attr->iova, attrs,
+	return uverbs_copy_from(&args->iova, attrs,
 				UVERBS_ATTR_REREG_MR_FD_IOVA);
 }
 
-/* Are all attributes there that the flags need? */
+static int uverbs_rereg_get_pd(struct uverbs_rereg_args *args,
+			       struct uverbs_attr_bundle *attrs)
+{
+	struct ib_pd *pd;
+	u32 handle;
+	int ret;
+
+	ret = uverbs_copy_from(&handle, attrs,
+			       UVERBS_ATTR_REREG_MR_FD_PD_HANDLE);
+	if (ret)
+		return ret;
+
+	pd = uobj_get_obj_read(pd, UVERBS_OBJECT_PD, handle, attrs);
+	if (IS_ERR(pd))
+		return PTR_ERR(pd);
+
+	args->pd = pd;
+	return 0;
+}
+
+/* Are all attributes there that the flags ask for? */
 static bool uverbs_rereg_complete(u32 flags, struct uverbs_attr_bundle *attrs)
 {
 	static const struct {
 		u16 attr;
 		u32 flag;
 	} needed[] = {
-		{ UVERBS_ATTR_REREG_MR_FD_TYPE, IB_MR_REREG_TRANS },
-		{ UVERBS_ATTR_REREG_MR_FD_FD, IB_MR_REREG_TRANS },
-		{ UVERBS_ATTR_REREG_MR_FD_OFFSET, IB_MR_REREG_TRANS },
-		{ UVERBS_ATTR_REREG_MR_FD_LENGTH, IB_MR_REREG_TRANS },
+		{ UVERBS_ATTR_REREG_MR_FD_BUFFER, IB_MR_REREG_TRANS },
 		{ UVERBS_ATTR_REREG_MR_FD_IOVA, IB_MR_REREG_TRANS },
 		{ UVERBS_ATTR_REREG_MR_FD_PD_HANDLE, IB_MR_REREG_PD },
 		{ UVERBS_ATTR_REREG_MR_FD_ACCESS_FLAGS, IB_MR_REREG_ACCESS },
@@ -215,31 +198,30 @@ static bool uverbs_rereg_complete(u32 flags, struct uverbs_attr_bundle *attrs)
 	return true;
 }
 
-/* Read the attributes that the flags need, and ignore the others. */
-static int uverbs_rereg_get_attrs(u32 flags, struct ib_pd **pd,
-				  struct ib_umem_fd_attr *attr,
-				  struct uverbs_attr_bundle *attrs)
+/*
+ * Read the attributes that the flags ask for, and do not look at the others. The
+ * PD comes last, because the caller has to put it.
+ */
+static int uverbs_rereg_get_args(u32 flags, struct uverbs_rereg_args *args,
+				 struct uverbs_attr_bundle *attrs)
 {
-	int ret;
+	int ret = 0;
 
 	if (!uverbs_rereg_complete(flags, attrs))
 		return -EINVAL;
 
-	if (flags & IB_MR_REREG_TRANS) {
-		ret = uverbs_rereg_get_memory(attr, attrs);
-		if (ret)
-			return ret;
-	}
+	if (flags & IB_MR_REREG_TRANS)
+		ret = uverbs_rereg_get_memory(args, attrs);
 
-	if (flags & IB_MR_REREG_PD)
-		*pd = uverbs_attr_get_obj(attrs,
-					  UVERBS_ATTR_REREG_MR_FD_PD_HANDLE);
+	if (!ret && flags & IB_MR_REREG_ACCESS)
+		ret = uverbs_get_flags32(&args->access, attrs,
+					 UVERBS_ATTR_REREG_MR_FD_ACCESS_FLAGS,
+					 IB_ACCESS_SUPPORTED);
 
-	if (flags & IB_MR_REREG_ACCESS)
-		return uverbs_get_flags32(&attr->access, attrs,
-					  UVERBS_ATTR_REREG_MR_FD_ACCESS_FLAGS,
-					  IB_ACCESS_SUPPORTED);
-	return 0;
+	if (!ret && flags & IB_MR_REREG_PD)
+		ret = uverbs_rereg_get_pd(args, attrs);
+
+	return ret;
 }
 
 static int uverbs_rereg_put_keys(struct uverbs_mr_keys keys,
@@ -262,8 +244,7 @@ static int UVERBS_HANDLER(UVERBS_METHOD_REREG_MR_FD)(
 	struct ib_uobject *uobj =
 		uverbs_attr_get_uobject(attrs, UVERBS_ATTR_REREG_MR_FD_HANDLE);
 	struct uverbs_mr_keys old = uverbs_mr_keys(uobj->object), keys;
-	struct ib_umem_fd_attr attr = {};
-	struct ib_pd *pd = NULL;
+	struct uverbs_rereg_args args = {};
 	u32 flags;
 	int ret;
 
@@ -272,20 +253,24 @@ static int UVERBS_HANDLER(UVERBS_METHOD_REREG_MR_FD)(
 	if (ret)
 		return ret;
 
-	ret = uverbs_rereg_get_attrs(flags, &pd, &attr, attrs);
+	ret = uverbs_rereg_get_args(flags, &args, attrs);
 	if (ret)
 		return ret;
 
 	/* Write the keys first, so that a fault leaves the MR unchanged. */
 	ret = uverbs_rereg_put_keys(old, attrs);
+	if (!ret)
+		ret = uverbs_rereg_mr_fd(uobj, flags, args.pd, &args.desc,
+					 args.iova, args.access, attrs);
+	if (args.pd)
+		uobj_put_obj_read(args.pd);
 	if (ret)
 		return ret;
 
-	ret = uverbs_rereg_mr_fd(uobj, flags, pd, &attr, &keys, attrs);
-	if (ret || uverbs_mr_keys_equal(keys, old))
-		return ret;
-
-	return uverbs_rereg_put_keys(keys, attrs);
+	keys = uverbs_mr_keys(uobj->object);
+	return uverbs_mr_keys_equal(keys, old) ?
+		       0 :
+		       uverbs_rereg_put_keys(keys, attrs);
 }
 
 DECLARE_UVERBS_NAMED_METHOD(
@@ -297,20 +282,12 @@ DECLARE_UVERBS_NAMED_METHOD(
 	UVERBS_ATTR_FLAGS_IN(UVERBS_ATTR_REREG_MR_FD_FLAGS,
 			     enum ib_mr_rereg_flags,
 			     UA_MANDATORY),
-	UVERBS_ATTR_IDR(UVERBS_ATTR_REREG_MR_FD_PD_HANDLE,
-			UVERBS_OBJECT_PD,
-			UVERBS_ACCESS_READ,
-			UA_OPTIONAL),
-	UVERBS_ATTR_CONST_IN(UVERBS_ATTR_REREG_MR_FD_TYPE,
-			     enum ib_uverbs_mr_fd_type,
-			     UA_OPTIONAL),
-	UVERBS_ATTR_RAW_FD(UVERBS_ATTR_REREG_MR_FD_FD,
+	/* A number, so that the handle is looked up only if the flags ask for it. */
+	UVERBS_ATTR_PTR_IN(UVERBS_ATTR_REREG_MR_FD_PD_HANDLE,
+			   UVERBS_ATTR_TYPE(u32),
 			   UA_OPTIONAL),
-	UVERBS_ATTR_PTR_IN(UVERBS_ATTR_REREG_MR_FD_OFFSET,
-			   UVERBS_ATTR_TYPE(u64),
-			   UA_OPTIONAL),
-	UVERBS_ATTR_PTR_IN(UVERBS_ATTR_REREG_MR_FD_LENGTH,
-			   UVERBS_ATTR_TYPE(u64),
+	UVERBS_ATTR_PTR_IN(UVERBS_ATTR_REREG_MR_FD_BUFFER,
+			   UVERBS_ATTR_TYPE(struct ib_uverbs_buffer_desc),
 			   UA_OPTIONAL),
 	UVERBS_ATTR_PTR_IN(UVERBS_ATTR_REREG_MR_FD_IOVA,
 			   UVERBS_ATTR_TYPE(u64),

@@ -343,6 +343,7 @@ static void test_replace_race(struct kunit *test)
 	struct ctx *ctx = test->priv;
 	struct reader reader = { .ctx = ctx, .key = ctx->mr->lkey };
 	struct task_struct *task;
+	unsigned long end;
 	struct rxe_mr *mr;
 	int i, ms;
 
@@ -351,7 +352,9 @@ static void test_replace_race(struct kunit *test)
 	for (ms = 0; ms < 5000 && !READ_ONCE(reader.found); ms++)
 		usleep_range(1000, 2000);
 
-	for (i = 1; i <= 20000; i++) {
+	/* With every checker a round takes 5 ms. */
+	end = jiffies + 10 * HZ;
+	for (i = 1; i <= 20000 && time_before(jiffies, end); i++) {
 		mr = replace(test, ctx->mr, &ctx->pd[0], ACCESS, IOVA + i, LENGTH + i);
 		end_mr(test, ctx->mr);
 		ctx->mr = mr;

@@ -2,9 +2,9 @@
 /*
  * Memory regions from file descriptors: rxe's part
  *
- * The core passes a umem, and rxe makes an MR of it, a new one or one that
- * replaces another.  A memfd comes as pages and is then like any other memory.
- * A dma-buf comes mapped for the CPU (struct ib_umem_vmap).  Packets access it
+ * The core lends a buffer that it has looked up, and rxe makes an MR of it.  Memory
+ * of the process and a memfd are pages.  A dma-buf is mapped for the CPU
+ * (struct ib_umem_vmap).  Packets access it
  * in three ways, which are in this file: copy, atomic operation, atomic write.
  * Their callers have checked the range and hold a reference on the MR.  Dereg
  * waits for this reference, so the mapping outlives the access.
@@ -83,26 +83,45 @@ void rxe_vmap_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
 	rxe_vmap_store(&map, value);
 }
 
+/* As rxe_mr_mem_get_user(), for any type of memory. */
+struct rxe_mr_mem *rxe_mr_mem_get_buffer(struct ib_device *device,
+					 const struct ib_mr_buffer *buffer)
+{
+	struct rxe_mr_mem *mem;
+	struct ib_umem *umem;
+
+	if (buffer->type == IB_UVERBS_BUFFER_TYPE_DMABUF)
+		umem = ib_umem_vmap_get(device, buffer);
+	else
+		umem = ib_umem_get_buffer(device, buffer);
+	if (IS_ERR(umem))
+		return ERR_CAST(umem);
+
+	mem = rxe_mr_mem_new(umem, buffer->access);
+	if (IS_ERR(mem))
+		ib_umem_release(umem);
+	return mem;
+}
+
 /**
  * rxe_reg_user_mr_fd - the op reg_user_mr_fd
  * @ibpd: protection domain
- * @umem: memory from ib_umem_get_fd(); the MR owns it on success, the caller on
- *	error
- * @iova: address of the first byte of the region
- * @access: access flags, checked by the core
+ * @buffer: the memory, lent by the core; its access flags are checked by the core
  * @attrs: not used
  *
- * Context: process context, may sleep.
+ * Context: process context, may sleep. Takes and releases the reservation lock of
+ * a dma-buf.
  *
  * Return: the MR, or an ERR_PTR:
- * -EOPNOTSUPP: rxe does not support @access on such memory: on demand, and
- *	flush of a dma-buf
+ * -EOPNOTSUPP: rxe does not support such access: on demand, and flush of a
+ *	dma-buf
  * -ENOMEM: out of memory
- * -EINVAL: the device has no free MR, or @access is for persistent memory and
+ * -EINVAL: the device has no free MR, or the access is for persistent memory and
  *	this is not
+ * or an error of ib_umem_vmap_get() or ib_umem_get_buffer()
  */
-struct ib_mr *rxe_reg_user_mr_fd(struct ib_pd *ibpd, struct ib_umem *umem,
-				 u64 iova, int access,
+struct ib_mr *rxe_reg_user_mr_fd(struct ib_pd *ibpd,
+				 const struct ib_mr_buffer *buffer,
 				 struct uverbs_attr_bundle *attrs)
 {
 	struct rxe_dev *rxe = to_rdev(ibpd->device);
@@ -110,10 +129,10 @@ struct ib_mr *rxe_reg_user_mr_fd(struct ib_pd *ibpd, struct ib_umem *umem,
 	struct rxe_mr *mr;
 	int err;
 
-	if (access & ~RXE_ACCESS_SUPPORTED_MR)
+	if (buffer->access & ~RXE_ACCESS_SUPPORTED_MR)
 		return ERR_PTR(-EOPNOTSUPP);
 
-	mem = rxe_mr_mem_new(umem, access);
+	mem = rxe_mr_mem_get_buffer(ibpd->device, buffer);
 	if (IS_ERR(mem))
 		return ERR_CAST(mem);
 
@@ -127,11 +146,11 @@ struct ib_mr *rxe_reg_user_mr_fd(struct ib_pd *ibpd, struct ib_umem *umem,
 		goto err_free;
 
 	rxe_get(to_rpd(ibpd));
-	rxe_mr_init_mem(access, mem, mr);
+	rxe_mr_init_mem(buffer->access, mem, mr);
 	mr->ibmr.pd = ibpd;
 	mr->ibmr.device = ibpd->device;
-	mr->ibmr.iova = iova;
-	mr->ibmr.length = umem->length;
+	mr->ibmr.iova = buffer->iova;
+	mr->ibmr.length = buffer->length;
 
 	rxe_finalize(mr);
 	return &mr->ibmr;
@@ -139,81 +158,6 @@ struct ib_mr *rxe_reg_user_mr_fd(struct ib_pd *ibpd, struct ib_umem *umem,
 err_free:
 	kfree(mr);
 err_mem:
-	mem->umem = NULL; /* the caller releases it */
 	rxe_mr_mem_put(mem);
 	return ERR_PTR(err);
-}
-
-/* The op reg_user_mr_dmabuf, for users of ibv_reg_dmabuf_mr() */
-struct ib_mr *rxe_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
-				     u64 length, u64 iova, int fd, int access,
-				     struct uverbs_attr_bundle *attrs)
-{
-	const struct ib_umem_fd_attr attr = {
-		.offset = offset,
-		.length = length,
-		.iova = iova,
-		.fd_type = IB_UVERBS_MR_FD_TYPE_DMABUF,
-		.fd = fd,
-		.access = access,
-	};
-	struct ib_umem *umem;
-	struct ib_mr *mr;
-
-	umem = ib_umem_get_fd(ibpd->device, &attr);
-	if (IS_ERR(umem))
-		return ERR_CAST(umem);
-
-	mr = rxe_reg_user_mr_fd(ibpd, umem, iova, access, attrs);
-	if (IS_ERR(mr))
-		ib_umem_release(umem);
-
-	return mr;
-}
-
-/**
- * rxe_rereg_user_mr_fd - the op rereg_user_mr_fd
- * @ibmr: a user MR with any kind of memory; the caller excludes other verbs on it
- * @flags: enum ib_mr_rereg_flags
- * @umem: memory from ib_umem_get_fd() with IB_MR_REREG_TRANS, else NULL; the
- *	new MR owns it on success, the caller on error
- * @iova: address of the first byte of @umem
- * @access: access flags of the new MR
- * @pd: protection domain of the new MR
- * @attrs: not used
- *
- * Context: process context, may sleep.
- *
- * Return: the MR that replaces @ibmr, or an ERR_PTR with the causes that
- * rxe_reg_user_mr_fd(), rxe_mr_rereg_mem() and rxe_mr_replace() list.
- */
-struct ib_mr *rxe_rereg_user_mr_fd(struct ib_mr *ibmr, int flags,
-				   struct ib_umem *umem, u64 iova, int access,
-				   struct ib_pd *pd,
-				   struct uverbs_attr_bundle *attrs)
-{
-	struct rxe_mr *mr = to_rmr(ibmr);
-	struct rxe_mr_mem *mem;
-	struct ib_mr *new;
-
-	if (access & ~RXE_ACCESS_SUPPORTED_MR)
-		return ERR_PTR(-EOPNOTSUPP);
-
-	if (umem)
-		mem = rxe_mr_mem_new(umem, access);
-	else
-		mem = rxe_mr_rereg_mem(mr, flags, access);
-	if (IS_ERR(mem))
-		return ERR_CAST(mem);
-
-	new = rxe_mr_replace(mr, pd, access, mem,
-			     umem ? iova : ibmr->iova,
-			     umem ? umem->length : ibmr->length);
-	if (IS_ERR(new)) {
-		if (umem)
-			mem->umem = NULL; /* the caller releases it */
-		rxe_mr_mem_put(mem);
-	}
-
-	return new;
 }

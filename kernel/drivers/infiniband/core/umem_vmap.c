@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * A dma-buf that is imported for access by the CPU
+ *
+ * A software device moves bytes with the CPU, so it imports a dma-buf by vmap.
+ * A vmap does not keep the buffer of a dynamic exporter in place: amdgpu, for
+ * example, may move or swap out a buffer that is vmapped.  So the umem also
+ * attaches to such a buffer, without mapping it for DMA, and pins it, until it is
+ * released.
+ *
+ * The bytes may be in system memory or in I/O memory, as the iosys_map says.
+ * Access them with the iosys_map functions only.
+ */
+
+#include <linux/dma-buf.h>
+#include <linux/dma-resv.h>
+#include <linux/slab.h>
+#include <rdma/ib_umem_fd.h>
+
+static enum dma_data_direction ib_umem_vmap_direction(struct ib_umem *umem)
+{
+	return umem->writable ? DMA_BIDIRECTIONAL : DMA_FROM_DEVICE;
+}
+
+/* A pinned buffer does not move. Memory that is revoked stays until the unpin. */
+static void ib_umem_vmap_move_notify(struct dma_buf_attachment *attach)
+{
+}
+
+/* Without allow_peer2peer the exporter pins the buffer where the CPU reaches it. */
+static const struct dma_buf_attach_ops ib_umem_vmap_attach_ops = {
+	.move_notify = ib_umem_vmap_move_notify,
+};
+
+/*
+ * Hold the buffer in place; undone by ib_umem_vmap_let_go(). The buffer of a
+ * static exporter does not move while it is vmapped. That of a dynamic exporter
+ * may, unless it is pinned.
+ */
+static int ib_umem_vmap_hold(struct ib_umem_vmap *vmap)
+{
+	struct dma_buf *dmabuf = vmap->dmabuf;
+	int ret;
+
+	if (!dma_buf_is_dynamic(dmabuf))
+		return 0;
+
+	/*
+	 * Unlike the attach, a signal interrupts this wait for the lock. An
+	 * exporter may hold it for long because of another importer.
+	 */
+	if (dma_resv_lock_interruptible(dmabuf->resv, NULL))
+		return -ERESTARTSYS;
+	dma_resv_unlock(dmabuf->resv);
+
+	vmap->attach = dma_buf_dynamic_attach(dmabuf, &vmap->umem.ibdev->dev,
+					      &ib_umem_vmap_attach_ops, vmap);
+	if (IS_ERR(vmap->attach))
+		return PTR_ERR(vmap->attach);
+
+	ret = -ERESTARTSYS;
+	if (dma_resv_lock_interruptible(dmabuf->resv, NULL))
+		goto err_detach;
+
+	ret = dma_buf_pin(vmap->attach);
+	dma_resv_unlock(dmabuf->resv);
+	if (ret)
+		goto err_detach;
+
+	return 0;
+
+err_detach:
+	dma_buf_detach(dmabuf, vmap->attach);
+	return ret;
+}
+
+static void ib_umem_vmap_let_go(struct ib_umem_vmap *vmap)
+{
+	struct dma_buf *dmabuf = vmap->dmabuf;
+
+	if (!vmap->attach)
+		return;
+
+	dma_resv_lock(dmabuf->resv, NULL);
+	dma_buf_unpin(vmap->attach);
+	dma_resv_unlock(dmabuf->resv);
+	dma_buf_detach(dmabuf, vmap->attach);
+}
+
+/*
+ * As dma_buf_vmap_unlocked(), but a signal interrupts the wait for the lock, and
+ * for a move that the vmap has begun.
+ */
+static int ib_umem_vmap_map(struct ib_umem_vmap *vmap)
+{
+	struct dma_buf *dmabuf = vmap->dmabuf;
+	long ret;
+
+	if (dma_resv_lock_interruptible(dmabuf->resv, NULL))
+		return -ERESTARTSYS;
+
+	ret = dma_buf_vmap(dmabuf, &vmap->map);
+	dma_resv_unlock(dmabuf->resv);
+	if (ret)
+		/* A DRM driver has the op also for objects without a vmap. */
+		return ret == -EOPNOTSUPP ? -ENXIO : ret;
+
+	ret = dma_resv_wait_timeout(dmabuf->resv, DMA_RESV_USAGE_KERNEL, true,
+				    MAX_SCHEDULE_TIMEOUT);
+	if (ret < 0)
+		dma_buf_vunmap_unlocked(dmabuf, &vmap->map);
+	return min(ret, 0L);
+}
+
+/**
+ * ib_umem_vmap_get - take a dma-buf for access by the CPU
+ * @device: device that will use the memory, without DMA
+ * @buffer: the dma-buf, lent by the core
+ *
+ * The buffer stays where it is until the caller releases the umem with
+ * ib_umem_release(). The caller accesses it through to_ib_umem_vmap()->map.
+ *
+ * Context: process context, may sleep. Takes and releases the reservation lock
+ * of the dma-buf.
+ *
+ * Return: the umem, or an ERR_PTR:
+ * -ENXIO: the exporter has no mapping for the CPU
+ * -ENOMEM: out of memory
+ * -ERESTARTSYS: a signal came during the wait for the exporter
+ * or an error of the exporter's attach, pin, begin_cpu_access or vmap
+ */
+struct ib_umem *ib_umem_vmap_get(struct ib_device *device,
+				 const struct ib_mr_buffer *buffer)
+{
+	struct dma_buf *dmabuf = buffer->dmabuf;
+	struct ib_umem_vmap *vmap;
+	struct ib_umem *umem;
+	int ret;
+
+	if (!dmabuf->ops->vmap)
+		return ERR_PTR(-ENXIO);
+
+	vmap = kzalloc(sizeof(*vmap), GFP_KERNEL);
+	if (!vmap)
+		return ERR_PTR(-ENOMEM);
+
+	umem = &vmap->umem;
+	umem->ibdev = device;
+	umem->iova = buffer->iova;
+	umem->length = buffer->length;
+	umem->address = buffer->addr;
+	umem->writable = ib_access_writable(buffer->access);
+	umem->is_vmap = 1;
+	vmap->dmabuf = dmabuf;
+
+	ret = ib_umem_vmap_hold(vmap);
+	if (ret)
+		goto err_free;
+
+	/*
+	 * This also waits for the exporter's fences, for instance those of a
+	 * move that the pin began.  A signal interrupts the wait.  CPU access
+	 * ends with the region, because a packet may come at any time.  An
+	 * exporter may move a buffer that is not pinned here, so it comes
+	 * before the vmap.
+	 */
+	ret = dma_buf_begin_cpu_access(dmabuf, ib_umem_vmap_direction(umem));
+	if (ret)
+		goto err_let_go;
+
+	ret = ib_umem_vmap_map(vmap);
+	if (ret)
+		goto err_end;
+
+	get_dma_buf(dmabuf);
+	return umem;
+
+err_end:
+	dma_buf_end_cpu_access(dmabuf, ib_umem_vmap_direction(umem));
+err_let_go:
+	ib_umem_vmap_let_go(vmap);
+err_free:
+	kfree(vmap);
+	return ERR_PTR(ret);
+}
+EXPORT_SYMBOL(ib_umem_vmap_get);
+
+/**
+ * ib_umem_vmap_release - ib_umem_release() for a vmapped dma-buf
+ * @vmap: the umem; no access through @vmap->map may be in progress
+ *
+ * Context: may sleep. Takes and releases the reservation lock of the dma-buf.
+ */
+void ib_umem_vmap_release(struct ib_umem_vmap *vmap)
+{
+	dma_buf_vunmap_unlocked(vmap->dmabuf, &vmap->map);
+	/* There is nothing to undo if the exporter fails here. */
+	dma_buf_end_cpu_access(vmap->dmabuf, ib_umem_vmap_direction(&vmap->umem));
+	ib_umem_vmap_let_go(vmap);
+	dma_buf_put(vmap->dmabuf);
+	kfree(vmap);
+}

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * KUnit tests of the core's part of registration by file descriptor
+ *
+ * The devices here have ops that remember what the core passes to them: a device
+ * with reg_user_mr_fd, one with upstream's reg_user_mr_dmabuf only, one with
+ * neither.  The last cases fail a rereg in the middle.
+ */
+
+#include <linux/dma-buf.h>
+#include <linux/shmem_fs.h>
+
+#include "umem_fd_test.h"
+#include "rdma_core.h"
+#include "uverbs.h"
+
+#define WR IB_ACCESS_LOCAL_WRITE
+#define BUF_SIZE (2 * PAGE_SIZE)
+
+/* What an op got; a test runs alone. */
+static struct {
+	int calls;
+	struct ib_mr_buffer buffer;
+	int fd;
+} seen;
+
+static struct ib_mr mr_by_fd, mr_by_dmabuf;
+
+static struct ib_mr *op_reg_fd(struct ib_pd *pd,
+			       const struct ib_mr_buffer *buffer,
+			       struct uverbs_attr_bundle *attrs)
+{
+	seen.calls++;
+	seen.buffer = *buffer;
+	return &mr_by_fd;
+}
+
+static struct ib_mr *op_reg_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
+				   u64 iova, int fd, int access,
+				   struct uverbs_attr_bundle *attrs)
+{
+	seen.calls++;
+	seen.buffer.addr = offset;
+	seen.buffer.length = length;
+	seen.buffer.iova = iova;
+	seen.buffer.access = access;
+	seen.fd = fd;
+	return &mr_by_dmabuf;
+}
+
+static struct sg_table *no_map(struct dma_buf_attachment *attach,
+			       enum dma_data_direction dir)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+static void no_unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
+		     enum dma_data_direction dir)
+{
+}
+
+static void no_release(struct dma_buf *dmabuf)
+{
+}
+
+static const struct dma_buf_ops no_ops = {
+	.map_dma_buf = no_map,
+	.unmap_dma_buf = no_unmap,
+	.release = no_release,
+};
+
+static int export_fd(struct kunit *test, int flags)
+{
+	DEFINE_DMA_BUF_EXPORT_INFO(info);
+	struct dma_buf *dmabuf;
+
+	info.ops = &no_ops;
+	info.size = BUF_SIZE;
+	info.flags = flags;
+	info.priv = test;
+	dmabuf = dma_buf_export(&info);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, dmabuf);
+	return install(test, dmabuf->file);
+}
+
+static struct ib_pd *new_pd(struct kunit *test)
+{
+	struct ib_pd *pd = kunit_kzalloc(test, sizeof(*pd), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, pd);
+	pd->device = new_device(test);
+	memset(&seen, 0, sizeof(seen));
+	return pd;
+}
+
+static struct ib_uverbs_buffer_desc dmabuf_desc(int fd)
+{
+	return (struct ib_uverbs_buffer_desc){
+		.type = IB_UVERBS_BUFFER_TYPE_DMABUF,
+		.fd = fd,
+		.addr = 8,
+		.length = PAGE_SIZE,
+	};
+}
+
+static void test_caps(struct kunit *test)
+{
+	struct ib_pd *pd = new_pd(test);
+	u32 type;
+
+	for (type = 0; type < IB_MR_BUFFER_TYPES; type++)
+		pd->device->mr_buffer_caps[type] = 0x10 + type;
+
+	/* Without an op nothing is possible, whatever the driver says. */
+	for (type = 0; type <= IB_MR_BUFFER_TYPES; type++)
+		KUNIT_EXPECT_EQ(test, uverbs_buffer_caps(pd->device, type), 0);
+
+	pd->device->ops.reg_user_mr_dmabuf = op_reg_dmabuf;
+	for (type = 0; type <= IB_MR_BUFFER_TYPES; type++)
+		KUNIT_EXPECT_EQ(test, uverbs_buffer_caps(pd->device, type),
+				type == IB_UVERBS_BUFFER_TYPE_DMABUF ?
+				IB_UVERBS_BUFFER_CAP_REG : 0);
+
+	pd->device->ops.reg_user_mr_fd = op_reg_fd;
+	for (type = 0; type < IB_MR_BUFFER_TYPES; type++)
+		KUNIT_EXPECT_EQ(test, uverbs_buffer_caps(pd->device, type),
+				0x10 + type);
+	KUNIT_EXPECT_EQ(test, uverbs_buffer_caps(pd->device, type), 0);
+	KUNIT_EXPECT_EQ(test, uverbs_buffer_caps(pd->device, U32_MAX), 0);
+}
+
+static void test_op_for_fds(struct kunit *test)
+{
+	struct ib_pd *pd = new_pd(test);
+	struct ib_uverbs_buffer_desc desc = dmabuf_desc(export_fd(test, O_RDWR));
+	struct ib_mr *mr;
+
+	pd->device->ops.reg_user_mr_fd = op_reg_fd;
+	pd->device->mr_buffer_caps[desc.type] = IB_UVERBS_BUFFER_CAP_REG;
+	mr = uverbs_reg_mr_fd(pd, &desc, 3 * PAGE_SIZE + 8, WR, NULL);
+	KUNIT_EXPECT_PTR_EQ(test, mr, &mr_by_fd);
+	KUNIT_EXPECT_EQ(test, seen.buffer.addr, 8);
+	KUNIT_EXPECT_EQ(test, seen.buffer.length, PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, seen.buffer.iova, 3 * PAGE_SIZE + 8);
+	KUNIT_EXPECT_EQ(test, seen.buffer.access, WR);
+
+	/* The core's reference is gone; the fd has the only one. */
+	KUNIT_EXPECT_EQ(test, file_count(seen.buffer.dmabuf->file), 1);
+
+	/* It also serves the older method, whose user may have a read-only fd. */
+	desc.fd = export_fd(test, O_RDONLY);
+	mr = uverbs_reg_dmabuf_mr(pd, 8, PAGE_SIZE, 8, desc.fd, WR, NULL);
+	KUNIT_EXPECT_PTR_EQ(test, mr, &mr_by_fd);
+	KUNIT_EXPECT_EQ(test, seen.calls, 2);
+	KUNIT_EXPECT_EQ(test, file_count(seen.buffer.dmabuf->file), 1);
+	mr = uverbs_reg_mr_fd(pd, &desc, 8, WR, NULL);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(mr), -EACCES);
+	KUNIT_EXPECT_EQ(test, seen.calls, 2);
+}
+
+static void test_op_for_dmabufs(struct kunit *test)
+{
+	struct ib_pd *pd = new_pd(test);
+	struct ib_uverbs_buffer_desc desc = dmabuf_desc(export_fd(test, O_RDWR));
+	struct ib_mr *mr;
+
+	pd->device->ops.reg_user_mr_dmabuf = op_reg_dmabuf;
+	mr = uverbs_reg_mr_fd(pd, &desc, PAGE_SIZE + 8, WR, NULL);
+	KUNIT_EXPECT_PTR_EQ(test, mr, &mr_by_dmabuf);
+	KUNIT_EXPECT_EQ(test, seen.buffer.addr, 8);
+	KUNIT_EXPECT_EQ(test, seen.buffer.length, PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, seen.buffer.iova, PAGE_SIZE + 8);
+	KUNIT_EXPECT_EQ(test, seen.buffer.access, WR);
+	KUNIT_EXPECT_EQ(test, seen.fd, desc.fd);
+
+	/* The checks of the core come first. */
+	desc.length = BUF_SIZE;
+	KUNIT_EXPECT_EQ(test, PTR_ERR(uverbs_reg_mr_fd(pd, &desc, 8, WR, NULL)),
+			-ERANGE);
+	desc.length = 1;
+	KUNIT_EXPECT_EQ(test, PTR_ERR(uverbs_reg_mr_fd(pd, &desc, 9, WR, NULL)),
+			-EINVAL);
+	/* Drivers of this op do not expect other flags than these. */
+	KUNIT_EXPECT_EQ(test, PTR_ERR(uverbs_reg_mr_fd(pd, &desc, 8,
+						       WR | IB_ACCESS_MW_BIND, NULL)),
+			-EOPNOTSUPP);
+	desc.type = IB_UVERBS_BUFFER_TYPE_MEMFD;
+	KUNIT_EXPECT_EQ(test, PTR_ERR(uverbs_reg_mr_fd(pd, &desc, 8, WR, NULL)),
+			-EOPNOTSUPP);
+	desc.type = IB_MR_BUFFER_TYPES;
+	KUNIT_EXPECT_EQ(test, PTR_ERR(uverbs_reg_mr_fd(pd, &desc, 8, WR, NULL)),
+			-EINVAL);
+	KUNIT_EXPECT_EQ(test, seen.calls, 1);
+}
+
+/* A program that asks with fd -1 learns that there is no support. */
+static void test_no_op(struct kunit *test)
+{
+	struct ib_pd *pd = new_pd(test);
+	struct ib_uverbs_buffer_desc desc = dmabuf_desc(-1);
+
+	KUNIT_EXPECT_EQ(test, PTR_ERR(uverbs_reg_mr_fd(pd, &desc, 8, WR, NULL)),
+			-EOPNOTSUPP);
+	KUNIT_EXPECT_EQ(test, seen.calls, 0);
+}
+
+/* The errors that programs know from other drivers */
+static void test_dmabuf_errors(struct kunit *test)
+{
+	struct ib_pd *pd = new_pd(test);
+	int fd = export_fd(test, O_RDWR);
+	int other = install(test, shmem_file_setup("kunit", PAGE_SIZE, 0));
+	static const struct {
+		u64 offset, length, iova;
+	} bad[] = {
+		{ 0, 0, 0 },
+		{ 0, BUF_SIZE + 1, 0 },
+		{ BUF_SIZE, 1, 0 },
+		{ U64_MAX & PAGE_MASK, PAGE_SIZE, 0 },
+		{ 0, PAGE_SIZE, U64_MAX & PAGE_MASK },
+	};
+	struct ib_mr *mr;
+	int i;
+
+	pd->device->ops.reg_user_mr_fd = op_reg_fd;
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		mr = uverbs_reg_dmabuf_mr(pd, bad[i].offset, bad[i].length,
+					  bad[i].iova, fd, WR, NULL);
+		KUNIT_EXPECT_EQ_MSG(test, PTR_ERR(mr), -EINVAL, "case %d", i);
+	}
+	KUNIT_EXPECT_EQ(test, -EINVAL,
+			PTR_ERR(uverbs_reg_dmabuf_mr(pd, 0, 1, 0, other, WR, NULL)));
+	KUNIT_EXPECT_EQ(test, -EBADF,
+			PTR_ERR(uverbs_reg_dmabuf_mr(pd, 0, 1, 0, -1, WR, NULL)));
+	KUNIT_EXPECT_EQ(test, seen.calls, 0);
+}
+
+/* Rereg that fails in the middle, or succeeds in place */
+
+/**
+ * struct rereg_fixture - an MR of a device whose rereg does what it is told
+ * @uapi_dev: has the methods of the core
+ * @ufile: the open file of the user
+ * @context: the user's
+ * @attrs: the call
+ * @uobj: uobject of @mr, locked for writing by the test
+ * @pd: what the MR has
+ * @other_pd: what a rereg gives it
+ * @mr: the MR
+ */
+struct rereg_fixture {
+	struct ib_uverbs_device uapi_dev;
+	struct ib_uverbs_file ufile;
+	struct ib_ucontext context;
+	struct uverbs_attr_bundle attrs;
+	struct ib_uobject uobj;
+	struct ib_pd *pd, *other_pd;
+	struct ib_mr mr;
+};
+
+static struct {
+	int err;
+	bool revokes;
+} rereg_op;
+
+static struct ib_mr *op_rereg(struct ib_mr *mr, int flags,
+			      const struct ib_mr_buffer *buffer,
+			      struct ib_pd *pd,
+			      struct uverbs_attr_bundle *attrs)
+{
+	seen.calls++;
+	seen.buffer = *buffer;
+	mr->revoked = rereg_op.revokes;
+	return ERR_PTR(rereg_op.err);
+}
+
+/* Only its presence counts. */
+static int op_dereg(struct ib_mr *mr, struct ib_udata *udata)
+{
+	return 0;
+}
+
+static void destroy_api(void *uapi)
+{
+	uverbs_destroy_api(uapi);
+}
+
+static struct rereg_fixture *new_rereg(struct kunit *test)
+{
+	struct rereg_fixture *f = kunit_kzalloc(test, sizeof(*f), GFP_KERNEL);
+	struct ib_device *device;
+
+	KUNIT_ASSERT_NOT_NULL(test, f);
+	f->pd = new_pd(test);
+	f->other_pd = new_pd(test);
+	device = f->pd->device;
+	device->ops.dereg_mr = op_dereg;
+	device->ops.reg_user_mr_fd = op_reg_fd;
+	device->ops.rereg_user_mr_fd = op_rereg;
+	device->mr_buffer_caps[IB_UVERBS_BUFFER_TYPE_VA] =
+		IB_UVERBS_BUFFER_CAP_REG | IB_UVERBS_BUFFER_CAP_REREG;
+
+	f->uapi_dev.uapi = uverbs_alloc_api(device);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, f->uapi_dev.uapi);
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, destroy_api,
+							   f->uapi_dev.uapi));
+	f->ufile.device = &f->uapi_dev;
+	init_rwsem(&f->ufile.hw_destroy_rwsem);
+	spin_lock_init(&f->ufile.uobjects_lock);
+	INIT_LIST_HEAD(&f->ufile.uobjects);
+	xa_init_flags(&f->ufile.idr, XA_FLAGS_ALLOC);
+	f->context.device = device;
+	f->attrs.ufile = &f->ufile;
+	f->attrs.context = &f->context;
+
+	f->mr = (struct ib_mr){
+		.device = device,
+		.pd = f->pd,
+		.iova = 5 * PAGE_SIZE,
+		.length = 77,
+		.access_flags = IB_ACCESS_REMOTE_READ,
+	};
+	f->uobj.object = &f->mr;
+	atomic_set(&f->pd->usecnt, 1);
+	rereg_op.err = 0;
+	rereg_op.revokes = false;
+	return f;
+}
+
+static const struct ib_uverbs_buffer_desc va_desc = {
+	.type = IB_UVERBS_BUFFER_TYPE_VA,
+	.fd = -1,
+	.addr = PAGE_SIZE,
+	.length = PAGE_SIZE,
+};
+
+static int rereg(struct rereg_fixture *f, u32 flags)
+{
+	return uverbs_rereg_mr_fd(&f->uobj, flags, f->other_pd, &va_desc,
+				  2 * PAGE_SIZE, WR, &f->attrs);
+}
+
+static void check_unchanged(struct kunit *test, struct rereg_fixture *f)
+{
+	KUNIT_EXPECT_PTR_EQ(test, f->mr.pd, f->pd);
+	KUNIT_EXPECT_EQ(test, atomic_read(&f->pd->usecnt), 1);
+	KUNIT_EXPECT_EQ(test, atomic_read(&f->other_pd->usecnt), 0);
+	KUNIT_EXPECT_EQ(test, f->mr.iova, 5 * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, f->mr.length, 77);
+	KUNIT_EXPECT_EQ(test, f->mr.access_flags, IB_ACCESS_REMOTE_READ);
+	KUNIT_EXPECT_TRUE(test, xa_empty(&f->ufile.idr));
+}
+
+static void test_rereg_fails(struct kunit *test)
+{
+	struct rereg_fixture *f = new_rereg(test);
+
+	rereg_op.err = -EIO;
+	KUNIT_EXPECT_EQ(test, rereg(f, IB_MR_REREG_SUPPORTED), -EIO);
+	check_unchanged(test, f);
+	KUNIT_EXPECT_EQ(test, rereg(f, IB_MR_REREG_SUPPORTED), -EIO);
+	KUNIT_EXPECT_EQ(test, seen.calls, 2);
+}
+
+/* The driver has revoked the keys when it finds that it cannot go on. */
+static void test_rereg_fails_after_a_revoke(struct kunit *test)
+{
+	struct rereg_fixture *f = new_rereg(test);
+
+	rereg_op.err = -EIO;
+	rereg_op.revokes = true;
+	KUNIT_EXPECT_EQ(test, rereg(f, IB_MR_REREG_TRANS), -ENOTRECOVERABLE);
+	check_unchanged(test, f);
+
+	/* No later rereg brings it back, and the driver is not asked. */
+	rereg_op.err = 0;
+	rereg_op.revokes = false;
+	KUNIT_EXPECT_EQ(test, rereg(f, IB_MR_REREG_TRANS), -ENOTRECOVERABLE);
+	KUNIT_EXPECT_EQ(test, rereg(f, IB_MR_REREG_PD), -ENOTRECOVERABLE);
+	KUNIT_EXPECT_EQ(test, seen.calls, 1);
+	check_unchanged(test, f);
+}
+
+static void test_rereg_in_place(struct kunit *test)
+{
+	struct rereg_fixture *f = new_rereg(test);
+
+	KUNIT_EXPECT_EQ(test, rereg(f, IB_MR_REREG_SUPPORTED), 0);
+	KUNIT_EXPECT_EQ(test, seen.buffer.addr, PAGE_SIZE);
+	KUNIT_EXPECT_PTR_EQ(test, f->mr.pd, f->other_pd);
+	KUNIT_EXPECT_EQ(test, atomic_read(&f->pd->usecnt), 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&f->other_pd->usecnt), 1);
+	KUNIT_EXPECT_EQ(test, f->mr.iova, 2 * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, f->mr.length, PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, f->mr.access_flags, WR);
+	KUNIT_EXPECT_TRUE(test, xa_empty(&f->ufile.idr));
+}
+
+/* Without new memory the driver gets what the MR has. */
+static void test_rereg_keeps_memory(struct kunit *test)
+{
+	struct rereg_fixture *f = new_rereg(test);
+
+	KUNIT_EXPECT_EQ(test, rereg(f, IB_MR_REREG_PD), 0);
+	KUNIT_EXPECT_EQ(test, seen.buffer.iova, 5 * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, seen.buffer.length, 77);
+	KUNIT_EXPECT_EQ(test, seen.buffer.access, IB_ACCESS_REMOTE_READ);
+	KUNIT_EXPECT_EQ(test, f->mr.length, 77);
+}
+
+static void test_rereg_cannot(struct kunit *test)
+{
+	struct rereg_fixture *f = new_rereg(test);
+
+	f->pd->device->mr_buffer_caps[IB_UVERBS_BUFFER_TYPE_VA] =
+		IB_UVERBS_BUFFER_CAP_REG;
+	KUNIT_EXPECT_EQ(test, rereg(f, IB_MR_REREG_TRANS), -EOPNOTSUPP);
+	f->pd->device->ops.rereg_user_mr_fd = NULL;
+	KUNIT_EXPECT_EQ(test, rereg(f, IB_MR_REREG_PD), -EOPNOTSUPP);
+	KUNIT_EXPECT_EQ(test, seen.calls, 0);
+}
+
+static struct kunit_case uverbs_mr_fd_cases[] = {
+	KUNIT_CASE(test_caps),
+	KUNIT_CASE(test_op_for_fds),
+	KUNIT_CASE(test_op_for_dmabufs),
+	KUNIT_CASE(test_no_op),
+	KUNIT_CASE(test_dmabuf_errors),
+	KUNIT_CASE(test_rereg_fails),
+	KUNIT_CASE(test_rereg_fails_after_a_revoke),
+	KUNIT_CASE(test_rereg_in_place),
+	KUNIT_CASE(test_rereg_keeps_memory),
+	KUNIT_CASE(test_rereg_cannot),
+	{}
+};
+
+static struct kunit_suite uverbs_mr_fd_suite = {
+	.name = "ib_uverbs_mr_fd",
+	.test_cases = uverbs_mr_fd_cases,
+};
+
+kunit_test_suite(uverbs_mr_fd_suite);
