@@ -26,10 +26,10 @@ scoreboard: ready ## rdma-core's suite on the stock stack beside ours; build/rep
 report: ## one page of the results so far, build/report/index.html
 	@scripts/report
 
-series: ## write the mailable series to build/series; SIGNOFF="Name <mail>" signs it
+series: ## write the mails of each series to build/series; SIGNOFF="Name <mail>" signs them
 	@scripts/series $(if $(SIGNOFF),--signoff "$$SIGNOFF")
 
-check-series: ## prove that the series applies, builds and is clean, patch by patch
+check-series: ## prove that each series applies, builds and is clean, patch by patch
 	@scripts/check-series
 
 kernel: ## build the kernel, print its path; DEBUG=1 with every checker

@@ -192,6 +192,28 @@ series_of() {
 	esac
 }
 
+# A series is a directory of mails with its letter, cover.md, beside them: a folder NN-name
+# of $patches, whose number gives the order, or $patches itself if the project has one
+# series only; that one is called ".".  In the joined tree the last lines of a commit's
+# message say "Series: NN-name", and nothing for ".".
+
+# series_names: print the series of the project in their order.
+series_names() {
+	[ ! -d "$patches" ] || (cd "$patches" && find . -maxdepth 2 -regextype posix-extended \
+		-regex '\./([0-9]{2}-[a-z0-9-]+/)?cover\.md' -printf '%P\n' | xargs -r dirname | LC_ALL=C sort)
+}
+
+# has_mails: whether the project has a mail in any series.
+has_mails() { [ -n "$(find "$patches" -name '*.patch' -print -quit 2>/dev/null)" ]; }
+
+# depends_on SERIES: print the series that its letter names in a line "Depends on: ".
+depends_on() { sed -n 's/^Depends on: //p' "$patches/$1/cover.md" | tr -s ', ' '\n'; }
+
+# message_series, message_text: of a commit's message on stdin print its series, or the
+# message without it.
+message_series() { sed -n 's/^Series: *//p' | sort -u | grep . || echo .; }
+message_text() { sed '/^Series:/d' | git stripspace; }
+
 # one_project ARGUMENT: take ARGUMENT as the one project of this run; sets $name.
 one_project() {
 	[ -z "$name" ] || misuse "one project at a time; unknown argument: $1"

@@ -21,6 +21,8 @@ ALLOWED = [
     ("UNKNOWN_COMMIT_ID", r"8700e3e7c485|32a577b4c3a9|3902b429ca14|cdd0b85675ae|570d2b99d00d"
      r"|544c7f62cf32|89c1905d9c14|26a8ea80929c|1c5ecae3a93f",
      "a commit of mainline that a Fixes: names; the source from Debian has no history"),
+    ("MISSING_FIXES_TAG", r"stable@", "which commit brought the bug cannot be looked up in that "
+     "source; a hash that nobody has checked is worse than none"),
     ("TYPO_SPELLING", r"may be misspelled.*renderD",
      "the name of the device file, /dev/dri/renderD128"),
     ("ENOSYS", r"(ret|errno) == ENOSYS",

@@ -37,7 +37,7 @@ VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 # kernel: all but those that need fault injection, which the debug kernel has.
 FAULTS = re.compile(r"faults/.*|kcsan")
 # On the debug kernel: all of ours that drives our code, and of rdma-core's suite what
-# goes through code that the series changes (see Documentation/testing.md).
+# goes through code that our patches change (see Documentation/testing.md).
 DEBUG = re.compile(r"kunit|(access|exporters|faults|interface|load|queues|rereg)/.*|"
                    r"rdma-core/test_(mr|mr_fd(_caps)?|memfd_mr|rereg\w*)")
 # On the kernel that finds data races: programs in which many things happen at once.

@@ -199,7 +199,7 @@ def subject():
     """What was tested, and on which machine."""
     commit = run("git", "log", "-1", "--format=%h %s")
     edits = " (and edits that are not committed)" if run("git", "status", "--porcelain") else ""
-    patches = {name: len(glob.glob(f"{TOP}/patches/{name}-*/*.patch"))
+    patches = {name: len(glob.glob(f"{TOP}/patches/{name}-*/**/*.patch", recursive=True))
                for name in ("linux", "rdma-core", "perftest")}
 
     def base(name):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Tests of scripts/join, refresh and series.
+"""Tests of scripts/join, refresh and series, with one series.
 
 Each test has a project of its own in a temporary directory, with two mails, the whole
 files that they bring, and a pristine "kernel" of a few files, given by LINUX_SRC.
@@ -12,48 +12,7 @@ import textwrap
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from project import ProjectTest  # noqa: E402
-
-# Twenty lines, so that an edit at one end does not see the other end.
-LINES = [f'int line_{n};' for n in range(1, 21)]
-
-EDIT = '''\
-Subject: a: Make line two long
-SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-
-An int is too short for it.
----
-
-diff --git a/drivers/a.c b/drivers/a.c
---- a/drivers/a.c
-+++ b/drivers/a.c
-@@ -1,5 +1,5 @@
- int line_1;
--int line_2;
-+long line_2;
- int line_3;
- int line_4;
- int line_5;
-'''
-
-BRING = '''\
-Subject: new: Add a driver
-SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-Brings: drivers/new/new.c
-Brings: drivers/new/run
-
-There was none.
-
-It does nothing yet.
----
-
-diff --git a/Makefile b/Makefile
---- a/Makefile
-+++ b/Makefile
-@@ -1 +1,2 @@
- obj-y += a.o
-+obj-y += new/new.o
-'''
+from project import BRING, EDIT, LINES, JoinedTest  # noqa: E402
 
 COVER = '''\
 <!-- SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB -->
@@ -63,52 +22,20 @@ The reason is told here.
 '''
 
 
-class JoinTest(ProjectTest):
+class JoinTest(JoinedTest):
 
     def setUp(self):
         super().setUp()
-        self.upstream = self.dir / 'upstream'
-        self.tree = self.project / 'build/linux'
-        self.env['LINUX_SRC'] = str(self.upstream)
-        # As in the kernel: dot files and objects are ignored, some are tracked.
-        self.write(self.upstream, {
-            'Makefile': 'obj-y += a.o\n',
-            'drivers/a.c': '\n'.join(LINES) + '\n',
-            'drivers/b.c': 'int b;',
-            'drivers/firmware.o': '\0\1\2\r\n',
-            '.gitignore': '.*\n!.gitignore\n*.o\n',
-            '.config.tracked': 'y\n',
-        })
-        os.symlink('a.c', self.upstream / 'drivers/link.c')
         self.write(self.project, {
-            'kernel/drivers/new/new.c': '/* new */\nint new;\n',
-            'kernel/drivers/new/run': '#!/bin/sh\n',
             'patches/linux-6.12/0001-a-Make-line-two-long.patch': EDIT,
             'patches/linux-6.12/0002-new-Add-a-driver.patch': BRING,
             'patches/linux-6.12/cover.md': COVER,
         })
-        (self.project / 'kernel/drivers/new/run').chmod(0o755)
-        self.git(self.project, 'init', '-q')
-
-    def join(self, cwd=None):
-        done = self.script('join', 'linux', cwd=cwd)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stdout.strip(), str(self.tree.resolve()))
-
-    def join_fails(self, cwd=None):
-        done = self.script('join', 'linux', cwd=cwd)
-        self.assertEqual(done.returncode, 1, done.stderr)
-        return done.stderr
 
     def change_times(self):
         return {p.relative_to(self.tree): p.lstat().st_mtime_ns
                 for p in self.tree.rglob('*')
                 if '.git' not in p.relative_to(self.tree).parts and not p.is_dir()}
-
-    def sources(self):
-        return {p.relative_to(self.project): (p.stat().st_mode, p.read_bytes())
-                for side in ('patches', 'kernel')
-                for p in (self.project / side).rglob('*') if p.is_file()}
 
     # What join makes
 

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Tests of a project with several series: join, refresh, series and check-series.
+
+01-long and 02-new are independent; 03-short edits the line that 01-long has edited.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from project import BRING, EDIT, TOP, JoinedTest  # noqa: E402
+
+sys.path.insert(0, str(TOP / 'kit'))
+from mrfd import selection  # noqa: E402
+
+AGAIN = EDIT.replace('long', 'short').replace('-int', '-long').replace('An int', 'A long')
+
+COVER = '''\
+<!-- SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB -->
+# {}
+
+The reason is told here.
+'''
+
+# Prints who is named in MAINTAINERS for what the mails touch.  Each line of it is a
+# role, a text in the mail, an address; --no-m, --no-r or --no-l leaves a role out.
+GET_MAINTAINER = '''\
+die if -e "$ENV{HOME}/.get_maintainer.conf";
+my %off = map { $_ => 1 } @ARGV;
+my $mails = join ' ', grep { /patch$/ } @ARGV;
+$mails = `cat $mails`;
+open my $list, '<', 'MAINTAINERS' or die;
+while (<$list>) {
+	my ($role, $file, $who) = split;
+	print "$who\\n" if $mails =~ /$file/ && !$off{'--no-' . lc $role};
+}
+'''
+
+
+class PatchesTest(JoinedTest):
+
+    def setUp(self):
+        super().setUp()
+        self.patches = self.project / 'patches/linux-6.12'
+        self.write(self.patches, {
+            '01-long/0001-a-Make-line-two-long.patch': EDIT,
+            '01-long/cover.md': COVER.format('A long line'),
+            '02-new/0001-new-Add-a-driver.patch': BRING,
+            '02-new/cover.md': COVER.format('Drivers that do nothing'),
+            '03-short/0001-a-Make-line-two-short.patch': AGAIN,
+            '03-short/cover.md': COVER.format('A short line') + '\nDepends on: 01-long\n',
+        })
+
+    def commit(self, message, text='int mine;\n'):
+        self.write(self.tree, {'drivers/b.c': text})
+        self.git(self.tree, 'commit', '-q', '-am', message)
+
+    def refused(self, *said):
+        """Refresh, which stops with these words and changes nothing."""
+        before = self.sources()
+        done = self.script('refresh', 'linux')
+        self.assertEqual(done.returncode, 1, done.stderr)
+        for words in said:
+            self.assertIn(words, done.stderr)
+        self.assertEqual(self.sources(), before)
+
+    def series_fails(self, *said):
+        done = self.script('series', 'linux')
+        self.assertEqual(done.returncode, 1, done.stderr)
+        for words in said:
+            self.assertIn(words, done.stderr)
+
+    def mails(self):
+        out = self.project / 'build/series/linux'
+        return {str(path.relative_to(out)): path.read_text() for path in sorted(out.rglob('*.patch'))}
+
+    # join
+
+    def test_the_mails_are_joined_series_after_series(self):
+        self.join()
+        self.assertEqual(
+            self.git(self.tree, 'log', '--reverse', 'base..mrfd',
+                     '--format=%s: %(trailers:key=Series,valueonly,separator=%x2C)').splitlines(),
+            ['a: Make line two long: 01-long', 'new: Add a driver: 02-new',
+             'a: Make line two short: 03-short'])
+
+    def test_another_number_changes_the_order(self):
+        (self.patches / '02-new').rename(self.patches / '04-new')
+        self.join()
+        self.assertEqual(self.git(self.tree, 'log', '-1', '--format=%s'), 'new: Add a driver')
+
+    def test_a_mail_in_no_series_is_named(self):
+        for place in '0001-x.patch', '02-New/0001-x.patch', 'new/0001-x.patch', '04-bare/0001-x.patch', \
+                '02-new/more/0001-x.patch':
+            with self.subTest(place=place):
+                self.write(self.patches, {place: EDIT})
+                said = self.join_fails()
+                self.assertIn(f'patches/linux-6.12/{place}\n', said)
+                self.assertIn('01-long 02-new 03-short', said)
+                (self.patches / place).unlink()
+
+    def test_a_series_without_a_letter_is_said(self):
+        (self.patches / '02-new/cover.md').unlink()
+        self.assertIn('02-new/0001-new-Add-a-driver.patch', self.join_fails())
+        self.series_fails('02-new/0001-new-Add-a-driver.patch', 'cover.md')
+
+    def test_a_letter_beside_the_series_is_refused(self):
+        self.write(self.patches, {'cover.md': COVER.format('All')})
+        self.assertIn('either one series or several', self.join_fails())
+
+    # refresh
+
+    def test_refresh_of_a_join_gives_the_same_sources(self):
+        before = self.sources()
+        self.join()
+        self.made('refresh', 'linux')
+        self.assertEqual(self.sources(), before)
+
+    def test_refresh_writes_a_commit_to_its_series(self):
+        self.join()
+        self.commit('b: Mine\n\nFor me.\n\nFixes: 0123456789ab ("b: Yours")\nSeries: 03-short')
+        tree = self.git(self.tree, 'rev-parse', 'HEAD^{tree}')
+        self.made('refresh', 'linux')
+        self.assertEqual(sorted(path.name for path in self.patches.glob('*/*.patch')), [
+            '0001-a-Make-line-two-long.patch', '0001-a-Make-line-two-short.patch',
+            '0001-new-Add-a-driver.patch', '0002-b-Mine.patch'])
+        mail = (self.patches / '03-short/0002-b-Mine.patch').read_text()
+        self.assertIn('\n\nFor me.\n\nFixes: 0123456789ab ("b: Yours")\n---\n', mail)
+        self.assertNotIn('Series', mail)
+        self.join()
+        self.assertEqual(self.git(self.tree, 'rev-parse', 'mrfd^{tree}'), tree)
+
+    def test_refresh_keeps_the_letter_of_a_series_that_is_empty_now(self):
+        self.join()
+        self.git(self.tree, 'reset', '-q', '--hard', 'HEAD~')
+        self.made('refresh', 'linux')
+        self.assertEqual([path.name for path in (self.patches / '03-short').iterdir()], ['cover.md'])
+        self.assertIn('no patches in 03-short yet', self.script('series', 'linux').stderr)
+
+    def test_refresh_says_how_a_commit_gets_a_series(self):
+        self.join()
+        self.commit('b: Mine')
+        self.refused('"b: Mine" names no series', 'as in: Series: NN-name',
+                     '01-long 02-new 03-short', 'NN-name/cover.md')
+
+    def test_refresh_refuses_a_series_that_is_not_there(self):
+        self.join()
+        self.commit('b: Mine\n\nSeries: 05-mine')
+        self.refused('"b: Mine" is of the series 05-mine, which is not in patches/linux-6.12')
+        self.write(self.patches, {'05-mine/cover.md': COVER.format('Mine')})
+        self.made('refresh', 'linux')
+        self.assertTrue((self.patches / '05-mine/0001-b-Mine.patch').exists())
+
+    def test_refresh_refuses_two_series_at_once(self):
+        self.join()
+        self.commit('b: Mine\n\nSeries: 02-new\nSeries: 03-short')
+        self.refused('more than one series: 02-new, 03-short')
+
+    def test_refresh_refuses_a_commit_out_of_order(self):
+        self.join()
+        self.commit('b: Mine\n\nSeries: 01-long')
+        self.refused('of the series 01-long and comes after a commit of 03-short', 'rebase -i base')
+
+    def test_refresh_of_one_series_refuses_names(self):
+        shutil.rmtree(self.patches / '02-new')
+        shutil.rmtree(self.patches / '03-short')
+        shutil.rmtree(self.project / 'kernel/drivers')
+        for path in (self.patches / '01-long').iterdir():
+            path.rename(self.patches / path.name)
+        (self.patches / '01-long').rmdir()
+        self.join()
+        self.commit('b: Mine\n\nSeries: 01-long')
+        self.refused('which is not in patches/linux-6.12')
+
+    # series
+
+    def test_each_series_has_a_folder_a_letter_and_numbers(self):
+        self.made('series', 'linux')
+        mails = self.mails()
+        self.assertEqual(sorted(mails), [
+            '01-long/0000-cover-letter.patch', '01-long/0001-a-Make-line-two-long.patch',
+            '02-new/0000-cover-letter.patch', '02-new/0001-new-Add-a-driver.patch',
+            '03-short/0000-cover-letter.patch', '03-short/0001-a-Make-line-two-short.patch'])
+        for name, text in mails.items():
+            self.assertRegex(text, r'Subject: \[PATCH [01]/1\] ', name)
+            self.assertNotIn('Series:', text, name)
+            self.assertIn('To: linux-rdma@vger.kernel.org\n', text, name)
+        self.assertIn(' 3 files changed', mails['02-new/0000-cover-letter.patch'])
+        self.assertIn('new: Add a driver', mails['02-new/0000-cover-letter.patch'])
+
+    def test_a_letter_names_what_it_depends_on_by_title(self):
+        self.made('series', 'linux')
+        letter = self.mails()['03-short/0000-cover-letter.patch']
+        self.assertIn('\nDepends on:\n  A long line\n', letter)
+        self.assertNotIn('01-long', letter)
+
+    def test_git_am_of_all_series_gives_the_joined_tree(self):
+        self.made('series', '--signoff', 'A Tester <a@example.org>', 'linux')
+        mails = sorted((self.project / 'build/series/linux').glob('*/000[1-9]*.patch'))
+        pristine = self.dir / 'pristine'
+        shutil.copytree(self.upstream, pristine, symlinks=True)
+        self.git(pristine, 'init', '-q')
+        self.git(pristine, 'add', '-A', '-f')
+        self.git(pristine, 'commit', '-q', '-m', 'base')
+        self.git(pristine, 'am', '-q', *mails)
+        self.assertEqual(self.git(pristine, 'rev-parse', 'HEAD^{tree}'),
+                         self.git(self.tree, 'rev-parse', 'mrfd^{tree}'))
+
+    def test_a_series_depends_only_on_series_before_it(self):
+        for wrong in '03-short', '02-new', '04-none', '.':
+            with self.subTest(wrong=wrong):
+                self.write(self.patches, {
+                    '02-new/cover.md': COVER.format('New') + f'\nDepends on: 01-long, {wrong}\n'})
+                self.series_fails(f'02-new/cover.md depends on {wrong}, ', 'these are: 01-long')
+
+    def test_a_letter_of_a_wrong_form_is_named(self):
+        for text, said in (('# Title\nText\n', 'second line'), ('# T\n\n' + 'x' * 76, '75 columns'),
+                           ('# T\n\n\xe9\n', 'ASCII')):
+            with self.subTest(said=said):
+                self.write(self.patches, {'02-new/cover.md': text})
+                self.series_fails('02-new/cover.md', said)
+
+    def test_the_recipients_are_those_of_the_files(self):
+        self.write(self.upstream, {
+            'scripts/get_maintainer.pl': GET_MAINTAINER,
+            'MAINTAINERS': 'M drivers/a.c a@example.org\nM drivers/new new@example.org\n'
+                           'R drivers/a.c b@example.org\nL drivers l@example.org\n'
+                           'L Makefile new@example.org\n'})
+        self.write(self.dir, {'.get_maintainer.conf': '--wrong\n'})
+        self.made('series', 'linux')
+        mails = self.mails()
+        for number in '0000-cover-letter', '0001-a-Make-line-two-long':
+            head = mails[f'01-long/{number}.patch']
+            self.assertIn('\nTo: a@example.org\n', head)
+            self.assertIn('\nCc: b@example.org,\n    l@example.org\n', head)
+            self.assertNotIn('new@example.org', head)
+        # Nobody gets a mail twice.
+        self.assertIn('\nTo: new@example.org\nCc: l@example.org\n', mails['02-new/0000-cover-letter.patch'])
+
+    # check-series
+
+    def check(self):
+        """The lines of check-series --quick about git am.  The userland's programs find nothing."""
+        shutil.copytree(TOP / 'kit/mrfd', self.project / 'kit/mrfd', dirs_exist_ok=True,
+                        ignore=shutil.ignore_patterns('__pycache__'))
+        self.stub('scripts/enter', 'cd "${0%/*}/../build/check-series/checkpatch" || exit\n'
+                  'find . -name "*.patch" | while read -r mail; do\n'
+                  '\techo " has no obvious style problems" >"$mail.out"\ndone\n')
+        said = self.script('check-series', '--quick', 'linux').stdout
+        return [line for line in said.splitlines() if 'pristine' in line or 'checkpatch' in line]
+
+    def test_each_series_applies_to_what_it_depends_on(self):
+        self.assertEqual(self.check(), [
+            'ok 1 linux: git am on the pristine source gives the joined tree, patch by patch',
+            'ok 2 linux: 01-long applies to the pristine source',
+            'ok 3 linux: 02-new applies to the pristine source',
+            'ok 4 linux: 03-short applies to the pristine source with 01-long',
+            'ok 5 linux: checkpatch --strict: 01-long/0001-a-Make-line-two-long.patch',
+            'ok 6 linux: checkpatch --strict: 02-new/0001-new-Add-a-driver.patch',
+            'ok 7 linux: checkpatch --strict: 03-short/0001-a-Make-line-two-short.patch'])
+
+    def test_a_dependency_that_is_not_named_is_found(self):
+        self.write(self.patches, {'03-short/cover.md': COVER.format('A short line')})
+        said = self.check()
+        self.assertIn('ok 3 linux: 02-new applies to the pristine source', said)
+        self.assertIn('not ok 4 linux: 03-short applies to the pristine source', said)
+
+    def test_a_dependency_brings_its_own(self):
+        shutil.copytree(self.patches / '02-new', self.patches / '04-last')
+        self.write(self.patches, {
+            '02-new/0001-new-Add-a-driver.patch': BRING,
+            '04-last/0001-new-Add-a-driver.patch': AGAIN.replace('short', 'char').replace('-long', '-short'),
+            '04-last/cover.md': COVER.format('Last') + '\nDepends on: 03-short\n'})
+        self.assertIn('ok 5 linux: 04-last applies to the pristine source with 01-long 03-short', self.check())
+
+
+class OverviewTest(unittest.TestCase):
+    """What our own letters and patches/README.md say."""
+
+    def letters(self):
+        return {path.parent.name: path.read_text() for path in sorted(TOP.glob('patches/linux-*/*/cover.md'))}
+
+    def test_the_overview_lists_the_series_and_what_they_depend_on(self):
+        depends = {name: ''.join(re.findall('^Depends on: (.*)$', text, re.MULTILINE))
+                   for name, text in self.letters().items()}
+        said = re.findall(r'^\| \[(\S+)\]\(linux-\S+/\1/cover.md\) \| .+ \| (.*?) ?\|$',
+                          (TOP / 'patches/README.md').read_text(), re.MULTILINE)
+        self.assertEqual(said, list(depends.items()))
+
+    def test_the_tests_that_a_letter_names_are_there(self):
+        for name, text in self.letters().items():
+            commands = re.findall(r'^  make check (.*?)(?:  .*)?$', text, re.MULTILINE)
+            self.assertTrue(commands, name)
+            for command in commands:
+                words = dict(word.split('=') for word in shlex.split(command))
+                kernel = 'debug' if 'DEBUG' in words else 'kcsan' if 'KCSAN' in words else 'base'
+                with self.subTest(series=name, command=command):
+                    self.assertTrue(selection.select(words['T'], kernel))
+
+
+if __name__ == '__main__':
+    unittest.main()
