@@ -108,3 +108,17 @@ def select(pattern, kernel):
     if near:
         text += "; similar names:\n  " + "\n  ".join(near)
     raise NoMatch(text + "\n(scripts/check --list names the programs)")
+
+
+def select_any(patterns, kernel):
+    """What one or more of the patterns select, each program once; all without a pattern."""
+    chosen = {}
+    for pattern in patterns or [""]:
+        for program in select(pattern, kernel):
+            before = chosen.get(program.title)
+            if before and before.wanted and program.wanted:
+                program = program.select(dict.fromkeys((*before.wanted, *program.wanted)))
+            elif before and not before.wanted:
+                continue  # all its cases are chosen already
+            chosen[program.title] = program
+    return list(chosen.values())

@@ -163,7 +163,7 @@ class Junit(Kept):
 
 
 class Ci(unittest.TestCase):
-    """.ci/run in a copy of what it needs, with a make that leaves given results."""
+    """.ci/run in a copy of what it needs, with commands that leave given results."""
 
     def setUp(self):
         self.top = tempfile.mkdtemp()
@@ -175,7 +175,7 @@ class Ci(unittest.TestCase):
         os.makedirs(os.path.join(self.top, "results"))
 
     def leaves(self, command, cases, why=""):
-        """make COMMAND has these results, and an exit status that fits."""
+        """The run COMMAND has these results, and an exit status that fits."""
         run = results.Run(os.path.join(self.top, "results", command), "base")
         for case in cases:
             run.add(case)
@@ -187,13 +187,14 @@ class Ci(unittest.TestCase):
 
     def ci(self):
         """The exit status and last line of .ci/run."""
-        make = os.path.join(self.top, "make")
-        with open(make, "w", encoding="utf-8") as file:
-            file.write('#!/bin/sh\nname=check\n[ "$2" ] && name=check-debug\n'
-                       '[ "$1" = check ] || exit 0\n'
-                       'mkdir -p build/results; cp results/$name.jsonl build/results 2>/dev/null\n'
-                       'exit $(cat results/$name.status 2>/dev/null || echo 2)\n')
-        os.chmod(make, 0o755)
+        for program, name in ("make", "check"), ("scripts/check", "check-debug-selected"):
+            path = os.path.join(self.top, program)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f'#!/bin/sh\n[ "$1" = check ] || [ "$1" = --debug ] || exit 0\n'
+                           'mkdir -p build/results\n'
+                           f'cp results/{name}.jsonl build/results 2>/dev/null\n'
+                           f'exit $(cat results/{name}.status 2>/dev/null || echo 2)\n')
+            os.chmod(path, 0o755)
         done = subprocess.run([os.path.join(self.top, ".ci/run")], stdout=subprocess.PIPE,
                               text=True, check=False,
                               env={**os.environ, "PATH": f"{self.top}:{os.environ['PATH']}"})
@@ -201,11 +202,11 @@ class Ci(unittest.TestCase):
 
     def test_the_last_line_is_the_sum(self):
         self.leaves("check", CASES[:2])
-        self.leaves("check-debug", CASES[:1])
+        self.leaves("check-debug-selected", CASES[:1])
         self.assertEqual(self.ci(), (0, "2 passed, 0 failed, 1 skipped"))
 
     def test_a_failure_of_either_fails(self):
-        for bad, good in ("check", "check-debug"), ("check-debug", "check"):
+        for bad, good in ("check", "check-debug-selected"), ("check-debug-selected", "check"):
             self.leaves(bad, CASES)
             self.leaves(good, CASES[:1])
             self.assertEqual(self.ci(), (1, "3 passed, 1 failed, 1 skipped"))
@@ -217,14 +218,14 @@ class Ci(unittest.TestCase):
     def test_results_of_an_earlier_run_do_not_count(self):
         os.makedirs(os.path.join(self.top, "build/results"))
         self.leaves("check", CASES[:1])
-        self.leaves("check-debug", CASES[:1])
-        shutil.move(os.path.join(self.top, "results/check-debug.jsonl"),
-                    os.path.join(self.top, "build/results/check-debug.jsonl"))
+        self.leaves("check-debug-selected", CASES[:1])
+        shutil.move(os.path.join(self.top, "results/check-debug-selected.jsonl"),
+                    os.path.join(self.top, "build/results/check-debug-selected.jsonl"))
         self.assertEqual(self.ci(), (1, "1 passed, 1 failed, 0 skipped"))
 
     def test_a_command_that_ended_early_fails(self):
         self.leaves("check", CASES[:1], "interrupted")
-        self.leaves("check-debug", CASES[:1])
+        self.leaves("check-debug-selected", CASES[:1])
         self.assertEqual(self.ci(), (1, "2 passed, 1 failed, 0 skipped"))
 
 

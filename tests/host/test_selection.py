@@ -75,6 +75,20 @@ class Patterns(unittest.TestCase):
         self.assertEqual(found, {"rxe/access/data": (DATA.split(": ")[1],)})
         self.assertEqual(set(selected("rxe_mr: test_")), {"kunit"})
 
+    def test_several_patterns_add_up(self):
+        both = {p.title: p.wanted for p in selection.select_any(
+            ["exporters/", "kunit: rxe_mr: test_index", "kunit: rxe_mr: test_hole",
+             "receive_lands_in_the_buffer", "exporters/memory", "rxe/access/data"], "base")}
+        self.assertEqual(both["kunit"], ("rxe_mr: test_index", "rxe_mr: test_hole"))
+        self.assertEqual(both["rxe/access/data"], ())
+        self.assertEqual(both["rxe/exporters/memory"], ())
+        self.assertIn("rxe/exporters/vram", both)
+        self.assertNotIn("rxe/access/cut", both)
+        self.assertEqual([p.title for p in selection.select_any([], "base")],
+                         [p.title for p in selection.select("", "base")])
+        with self.assertRaises(selection.NoMatch):
+            selection.select_any(["kunit", "typo"], "base")
+
     def test_a_program_of_another_kernel_is_named(self):
         with self.assertRaisesRegex(selection.NoMatch, "not run on the base kernel, but on: debug"):
             selected("faults/registration")
