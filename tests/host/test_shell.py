@@ -114,7 +114,8 @@ class Shell(unittest.TestCase):
             self.check(f"((sleep 1; exec /usr/bin/{client}) & /usr/bin/{server} && wait $!)")
 
     def test_man_pages_open(self):
-        for name in "ibv_reg_mr_fd", "ibv_rereg_mr_fd", "ibv_reg_mr", "rdma_create_qp":
+        for name in ("ibv_reg_mr_fd", "ibv_rereg_mr_fd", "ibv_query_mr_fd_caps", "ibv_reg_mr",
+                     "rdma_create_qp"):
             self.check(f"man -w {name}", rf"{RDMA}/share/man/man3/{name}\.3\n")
         self.check("man ibv_reg_mr_fd | cat", r"(?s)NAME\s.*register a memory region.*RETURN VALUE")
         self.check("man -w ls", "/usr/share/man/man1/ls.1")
@@ -122,6 +123,8 @@ class Shell(unittest.TestCase):
     def test_our_programs_come_first_and_pyverbs_is_there(self):
         self.check("command -v ibv_devinfo", f"{RDMA}/bin/ibv_devinfo\n")
         self.check("ibv_devinfo", r"hca_id:\s*rxe0\n")
+        self.check("ibv_devinfo -v", r"mr_fd_dmabuf:\s*REG REREG CPU PINNED\n"
+                                     r"\s*mr_fd_memfd:\s*REG REREG CPU PINNED\n")
         self.check("command -v ib_write_bw", "/mrfd/build/perftest-obj/ib_write_bw\n")
         self.check("python3 -c 'import pyverbs; print(pyverbs.__file__)'", f"{RDMA}/python/")
 

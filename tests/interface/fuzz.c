@@ -34,7 +34,7 @@
 #include <sys/wait.h>
 
 #define CALLS 100000
-#define LEAST_CALLS 20000	/* where that takes longer than */
+#define LEAST_CALLS 40000	/* where that takes longer than */
 #define SECONDS 90
 #define PROCESSES 2
 #define THREADS 2
