@@ -134,11 +134,12 @@ def table(what, sides):
 
 
 def scoreboard():
-    paths = {side: os.path.join(BUILD, f"scoreboard/{side}.jsonl") for side in ("stock", "ours")}
+    paths = {side: os.path.join(BUILD, f"scoreboard/{side}.jsonl")
+             for side in ("stock", "library", "ours")}
     if not all(os.path.exists(path) for path in paths.values()):
         return missing("scoreboard", "make scoreboard")
-    return ("<p>rdma-core's own suite, on the stock kernel and library, and on ours. A skip is "
-            "a feature that the device or the stack lacks.</p>"
+    return ("<p>rdma-core's own suite: the stock kernel and library, our library on the stock "
+            "kernel, and ours. A skip is a feature that the device or the stack lacks.</p>"
             + table("module", {side: results.load(path).all() for side, path in paths.items()}))
 
 

@@ -147,8 +147,8 @@ class Report(unittest.TestCase):
                                   Case("rdma-core/test_a", "two", "skip", "no <XRC> here"),
                                   Case("rdma-core/test_a", "three", "not ok", "it broke"),
                                   Case("rdma-core/test_a", "four", "not ok", "", ["# said"])])
-        with self.made_of({"scoreboard/stock.jsonl": left,
-                           "scoreboard/ours.jsonl": left}) as (_, words, _):
+        with self.made_of({f"scoreboard/{side}.jsonl": left
+                           for side in ("stock", "library", "ours")}) as (_, words, _):
             for text in "no <XRC> here", "it broke", ": said", "1 skipped and 2 failed":
                 self.assertIn(text, words)
 

@@ -133,4 +133,16 @@ TEST_F(duplicate, of_a_read_is_answered_after_a_read_of_nothing)
 	ASSERT_TRUE(got(self, 0, PAGE));
 }
 
+/*
+ * The peer answers a duplicate that begins in the middle of a read with packets of the
+ * middle.  They are no answer to the read that was posted.
+ */
+TEST_F(duplicate, answered_with_the_middle_of_a_read_is_a_bad_response)
+{
+	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, SIZE, self->e.peer->rkey));
+	go_back_to(self, 1);
+	ASSERT_EQ(IBV_WC_BAD_RESP_ERR, read_of(self, self->e.there.iova + 1024, SIZE - 1024,
+					       self->e.peer->rkey));
+}
+
 TEST_HARNESS_MAIN

@@ -8,6 +8,7 @@
 #include "lib/clock.h"
 #include "lib/harness.h"
 #include "lib/pattern.h"
+#include "lib/random.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -276,6 +277,103 @@ TEST_F(error, a_retry_count_of_7_is_not_for_ever)
 	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[1], &attr, IBV_QP_STATE));
 	post(self, 1, IBV_WR_RDMA_WRITE, self->e.here.iova, SIZE, self->e.mr->lkey);
 	ASSERT_EQ(IBV_WC_RETRY_EXC_ERR, next_of(self, 0, &id));
+}
+
+/*
+ * What was posted before a reset is gone with it, also what was sent and not answered.
+ * The peer takes no writes: not even an empty one may be left of them.
+ */
+TEST_F(error, what_was_posted_before_a_reset_is_not_sent_after_it)
+{
+	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET }, no_access = {};
+	struct ibv_wc wc;
+
+	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[1], &reset, IBV_QP_STATE));
+	for (int i = 0; i < 3; i++)
+		post(self, 100 + i, IBV_WR_RDMA_WRITE, self->e.here.iova, SIZE,
+		     self->e.mr->lkey);
+	usleep(100000); /* the requester sends, and waits */
+	pair_connect(&self->e.pair, IBV_MTU_1024);
+	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[1], &no_access, IBV_QP_ACCESS_FLAGS));
+	post_recv(&self->e.pair, self->e.peer, self->e.there.iova, PAGE);
+	post(self, 1, IBV_WR_SEND, self->e.here.iova, PAGE, self->e.mr->lkey);
+	for (int i = 0; i < 2; i++)
+		ASSERT_EQ(IBV_WC_SUCCESS, wait_wc(&self->e.pair, &wc));
+	usleep(100000);
+	ASSERT_EQ(0, ibv_poll_cq(self->e.pair.cq, 1, &wc));
+	ASSERT_TRUE(memory_only_changed(&self->e.there, 0, PAGE));
+	ASSERT_TRUE(filled(self->e.there.cpu, PAGE, 1, "what was sent"));
+}
+
+#define MESSAGE 1024	/* bytes: a packet */
+
+struct ender {
+	struct ibv_qp *qp;
+	pthread_barrier_t start;
+	int wait;	/* turns of a loop */
+};
+
+static void *end_it(void *arg)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	struct ender *e = arg;
+
+	pthread_barrier_wait(&e->start);
+	for (volatile int i = 0; i < e->wait; i++)
+		;
+	if (ibv_modify_qp(e->qp, &attr, IBV_QP_STATE))
+		fail_case("QP to ERR");
+	return NULL;
+}
+
+/*
+ * Message I belongs into receive buffer I.  A packet that is executed twice fills the
+ * buffer after its own, too.  The rounds go on until each end came before the last
+ * message and after the first a few times.
+ */
+TEST_F_TIMEOUT(error, no_packet_is_executed_again_when_its_qp_is_ended, 120)
+{
+	uint64_t random = random_begin(random_seed(), 0);
+	struct ender e = { .qp = self->e.pair.qp[1] };
+	int between = 0, rounds = 0, turns = 1 << 12;
+
+	ASSERT_EQ(0, pthread_barrier_init(&e.start, NULL, 2));
+	for (double end = now() + 3; now() < end || between < 100; rounds++) {
+		struct ibv_wc wc;
+		pthread_t thread;
+		int arrived = 0;
+
+		pair_connect(&self->e.pair, IBV_MTU_1024);
+		while (ibv_poll_cq(self->e.pair.cq, 1, &wc) > 0)
+			;
+		memset(self->e.there.cpu, 0, SIZE);
+		for (int i = 0; i < SIZE / MESSAGE; i++)
+			post_recv(&self->e.pair, self->e.peer, self->e.there.iova + i * MESSAGE,
+				  MESSAGE);
+		e.wait = random_below(&random, turns);
+		ASSERT_EQ(0, pthread_create(&thread, NULL, end_it, &e));
+		pthread_barrier_wait(&e.start);
+		for (int i = 0; i < SIZE / MESSAGE; i++)
+			post(self, i, IBV_WR_SEND, self->e.here.iova + i * MESSAGE, MESSAGE,
+			     self->e.mr->lkey);
+		pthread_join(thread, NULL);
+		for (int i = 0; i < SIZE / MESSAGE; i++) {
+			uint8_t *there = self->e.there.cpu + i * MESSAGE;
+			bool empty = !there[0] && !memcmp(there, there + 1, MESSAGE - 1);
+
+			if (!empty)
+				ASSERT_EQ(0, memcmp(there, self->e.here.cpu + i * MESSAGE,
+						    MESSAGE));
+			arrived += !empty;
+		}
+		between += arrived && arrived < SIZE / MESSAGE;
+		/* Too early and too late teach nothing. */
+		turns = arrived ? turns : turns * 2;
+		if (arrived == SIZE / MESSAGE && turns > 64)
+			turns /= 2;
+	}
+	pthread_barrier_destroy(&e.start);
+	TH_LOG("%d of %d rounds ended in the middle", between, rounds);
 }
 
 TEST_HARNESS_MAIN
