@@ -22,6 +22,9 @@
 
 /* Arguments, with an fd that is not open */
 
+/* What follows if the range ends there, where the fd is not open. */
+#define ABOVE_4G (BITS_PER_LONG == 64 ? -EBADF : -EOVERFLOW)
+
 struct range_case {
 	const char *name;
 	u64 offset;
@@ -40,13 +43,16 @@ static const struct range_case range_cases[] = {
 	{ "iova one more", 5, 1, 6, -EINVAL },
 	{ "iova half a page more", 0, 1, PAGE_SIZE / 2, -EINVAL },
 	{ "offset one less than a page", PAGE_SIZE - 1, 1, 0, -EINVAL },
-	{ "offset ends at 2^64 - 1", TOP_PAGE, PAGE_SIZE - 1, 0, -EBADF },
+	{ "offset ends in a long", ULONG_MAX - PAGE_SIZE + 1, PAGE_SIZE - 1, 0,
+	  -EBADF },
+	{ "offset ends past 2^32", SZ_4G, PAGE_SIZE, 0, ABOVE_4G },
+	{ "offset ends at 2^64 - 1", TOP_PAGE, PAGE_SIZE - 1, 0, ABOVE_4G },
 	{ "offset ends at 2^64", TOP_PAGE, PAGE_SIZE, 0, -EOVERFLOW },
 	{ "offset ends past 2^64", TOP_PAGE, PAGE_SIZE + 1, 0, -EOVERFLOW },
 	{ "iova ends at 2^64 - 1", 0, PAGE_SIZE - 1, TOP_PAGE, -EBADF },
 	{ "iova ends at 2^64", 0, PAGE_SIZE, TOP_PAGE, -EOVERFLOW },
 	{ "iova ends past 2^64", 0, PAGE_SIZE + 1, TOP_PAGE, -EOVERFLOW },
-	{ "longest", 0, U64_MAX, 0, -EBADF },
+	{ "longest", 0, U64_MAX, 0, ABOVE_4G },
 	{ "longest and one page", PAGE_SIZE, U64_MAX, 0, -EOVERFLOW },
 	{ "longest at one page", 0, U64_MAX, PAGE_SIZE, -EOVERFLOW },
 };
