@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The memory that the guest has mapped for the device, and the only way by which the
+ * model reaches it: addresses are the guest's bus addresses, and an address, a length or
+ * a direction that the guest did not map is an error (-EFAULT), never an access.
+ *
+ * The map is a sorted array of regions that do not overlap, each one mmap() of a file
+ * descriptor that came with the vfio-user message.
+ */
+#ifndef CONNECTX_DMA_H
+#define CONNECTX_DMA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define DMA_REGIONS 512		/* at most */
+
+struct dma_region {
+	uint64_t addr, size;
+	uint8_t *host;		/* NULL: mapped without a file descriptor, out of reach */
+	bool writable;
+};
+
+struct dma {
+	struct dma_region region[DMA_REGIONS];
+	unsigned int count, last;	/* last: where the previous look-up ended */
+};
+
+/*
+ * Map SIZE bytes of FD from OFFSET, or, with an FD of -1, only note that they are there.
+ * The caller closes FD.  -EINVAL: not whole pages, it wraps, or the file is shorter;
+ * -EEXIST: part of it is mapped already; -ENOSPC: too many regions; else what mmap() says.
+ */
+int dma_map(struct dma *d, uint64_t addr, uint64_t size, int fd, uint64_t offset, bool writable);
+/* Unmap all regions inside the range.  -EINVAL: a region is only partly inside. */
+int dma_unmap(struct dma *d, uint64_t addr, uint64_t size);
+void dma_unmap_all(struct dma *d);
+
+/*
+ * A pointer to ADDR that is good for *LEN bytes: *LEN is reduced to what is contiguous.
+ * NULL if not even one byte is mapped for that direction.  The pointer is good until
+ * the callback of the loop returns.
+ */
+void *dma_run(struct dma *d, uint64_t addr, size_t *len, bool write);
+
+/* 0 or -EFAULT; on an error an unspecified part was copied. */
+int dma_read(struct dma *d, uint64_t addr, void *to, size_t len);
+int dma_write(struct dma *d, uint64_t addr, const void *from, size_t len);
+/*
+ * Aligned and atomic, in the byte order of the bus: for what guest and device share,
+ * doorbell records and owner bytes.  dma_store8() orders all earlier stores before it.
+ */
+int dma_load_be32(struct dma *d, uint64_t addr, uint32_t *value);
+int dma_store8(struct dma *d, uint64_t addr, uint8_t value);
+
+#endif

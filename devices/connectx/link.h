@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The port's link: packets in and out.  A packet for a LID of this port goes back in
+ * through a queue, any other one to the fabric (or to the subnet administrator that
+ * stands in for one if the model runs alone).  Loopback has no CRC to compute; --pcap
+ * sees every packet, with CRCs, so nobody can tell.
+ *
+ * Packets come from a pool.  A sender that gets none waits for link_wait(); a response
+ * that gets none is lost, which the protocol can bear.
+ */
+#ifndef CONNECTX_LINK_H
+#define CONNECTX_LINK_H
+
+#include "loop.h"
+#include "packet.h"
+
+#define LINK_PACKETS 4096
+
+struct hca;
+struct link;
+
+/* FABRIC: path of its socket, or NULL.  PCAP: path or NULL.  NULL with a note(). */
+struct link *link_new(struct hca *hca, const char *fabric, const char *pcap);
+void link_free(struct link *l);
+
+/* NULL if the pool is empty.  All fields are 0. */
+struct packet *link_packet(struct link *l);
+void link_packet_free(struct link *l, struct packet *p);
+/* Queue W when there are packets again. */
+void link_wait(struct link *l, struct work *w);
+/* Takes P.  SLID, and the SGID of a global packet, are the caller's. */
+void link_send(struct link *l, struct packet *p);
+/* Whether a packet to this LID comes back to this device without a wire. */
+bool link_is_local(const struct link *l, uint16_t lid);
+/* Drop what is queued: the device was reset. */
+void link_reset(struct link *l);
+
+#endif

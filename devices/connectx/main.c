@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The program: one device for one QEMU.  It waits for the client on a socket, serves it,
+ * and ends when the client goes.
+ *
+ * The order makes the boundary: files, sockets and the fabric are opened first, then the
+ * sandbox is entered, then the first byte from outside is read.  When the client has
+ * connected, the socket is removed and the sandbox gets narrower.
+ */
+#define _GNU_SOURCE	/* accept4() */
+#include "hca.h"
+#include "link.h"
+#include "pci.h"
+#include "sandbox.h"
+#include "vfio_user.h"
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* What the process takes besides what the guest's objects may. */
+#define OTHER_MEMORY (256ul << 20)
+
+struct options {
+	const char *socket, *fabric, *pcap, *log;
+	uint64_t guid;
+	bool trace;
+};
+
+struct model {
+	struct options opt;
+	struct loop *loop;
+	struct dma dma;
+	struct pci pci;
+	struct hca *hca;
+	struct vfu *vfu;
+	int listener, signals;		/* -1: not open */
+	int status;			/* of the process */
+};
+
+static const char usage[] =
+"Usage: connectx --socket PATH [OPTION]...\n"
+"Be a ConnectX-4 in InfiniBand mode for one QEMU, by vfio-user.\n"
+"\n"
+"  --socket PATH   the UNIX socket that QEMU connects to; made here\n"
+"  --fabric PATH   the socket of connectx-fabric; without it the port is alone\n"
+"  --guid GUID     16 hex digits, of the node and its port; default: from PATH\n"
+"  --pcap FILE     write each packet to FILE, for Wireshark\n"
+"  --log FILE      add messages to FILE instead of stderr\n"
+"  --trace         a line for each command, work request and packet\n"
+"  --help, --version\n"
+"\n"
+"QEMU, whose memory has to be shared:\n"
+"  -object memory-backend-memfd,id=mem,size=1G,share=on -machine memory-backend=mem\n"
+"  -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"PATH\"}}'\n"
+"\n"
+"Prints \"listening on PATH\" when QEMU may start, and ends with status 0 when QEMU ends\n"
+"or on SIGTERM or SIGINT, with 1 on an error, with 2 on a wrong option.\n";
+
+/* ---------------------------------------------------------------------- options */
+
+/* 16 hex digits, with colons between them or without; 0 is no GUID. */
+static uint64_t parse_guid(const char *text)
+{
+	uint64_t guid = 0;
+	int digits = 0;
+
+	for (; *text; text++) {
+		const char *all = "0123456789abcdefABCDEF", *at = strchr(all, *text);
+
+		if (*text == ':' && digits)
+			continue;
+		if (!at || digits++ == 16)
+			return 0;
+		guid = guid << 4 | (at - all < 16 ? at - all : at - all - 6);
+	}
+	return digits == 16 ? guid : 0;
+}
+
+/*
+ * A GUID for who does not give one: the same for the same socket, and for others another
+ * one (FNV-1a).  The prefix has the bit that says "not given by a manufacturer".
+ */
+static uint64_t default_guid(const char *path)
+{
+	char cwd[4096] = "";
+	uint64_t hash = 0xcbf29ce484222325;
+
+	if (*path != '/' && !getcwd(cwd, sizeof(cwd)))
+		*cwd = 0;
+	for (const char *c = cwd; *c; c++)
+		hash = (hash ^ (unsigned char)*c) * 0x100000001b3;
+	for (const char *c = path; *c; c++)
+		hash = (hash ^ (unsigned char)*c) * 0x100000001b3;
+	return 0x0200000000000000 | (hash & 0xffffffffff) | 1;
+}
+
+static void wrong_usage(const char *fmt, const char *what) __attribute__((noreturn));
+static void wrong_usage(const char *fmt, const char *what)
+{
+	fputs("connectx: ", stderr);
+	fprintf(stderr, fmt, what);
+	fputs("\nTry connectx --help.\n", stderr);
+	exit(2);
+}
+
+static void parse_options(struct options *o, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "socket", required_argument, NULL, 's' },
+		{ "fabric", required_argument, NULL, 'f' },
+		{ "guid", required_argument, NULL, 'g' },
+		{ "pcap", required_argument, NULL, 'p' },
+		{ "log", required_argument, NULL, 'l' },
+		{ "trace", no_argument, NULL, 't' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'v' },
+		{ 0 },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (c) {
+		case 's': o->socket = optarg; break;
+		case 'f': o->fabric = optarg; break;
+		case 'p': o->pcap = optarg; break;
+		case 'l': o->log = optarg; break;
+		case 't': o->trace = true; break;
+		case 'g':
+			o->guid = parse_guid(optarg);
+			if (!o->guid)
+				wrong_usage("--guid %s: this is not 16 hex digits, or it is 0",
+					    optarg);
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			exit(0);
+		case 'v':
+			puts("connectx (mrfd): ConnectX-4 15b3:1013, vfio-user 0.0");
+			exit(0);
+		default:
+			fputs("Try connectx --help.\n", stderr);
+			exit(2);
+		}
+	}
+	if (optind < argc)
+		wrong_usage("%s: all arguments are options", argv[optind]);
+	if (!o->socket)
+		wrong_usage("--socket PATH is missing: where QEMU connects to%s", "");
+	if (strlen(o->socket) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+		wrong_usage("--socket %s: a socket's path has up to 107 bytes; "
+			    "take a shorter one, or a relative one", o->socket);
+	if (!o->guid)
+		o->guid = default_guid(o->socket);
+}
+
+/* ------------------------------------------------------------------- the device */
+
+static void raise_vector(void *arg, unsigned int vector)
+{
+	struct model *m = arg;
+
+	if (m->vfu)
+		vfu_raise(m->vfu, vector);
+}
+
+static void function_reset(void *arg)
+{
+	struct model *m = arg;
+
+	vfu_lower_all(m->vfu);
+	hca_reset(m->hca);
+}
+
+static void device_reset(void *arg)
+{
+	struct model *m = arg;
+
+	pci_reset(&m->pci);
+	hca_reset(m->hca);
+}
+
+static void region_read(void *arg, unsigned int region, uint64_t offset, void *data, size_t size)
+{
+	struct model *m = arg;
+	uint64_t pending;
+
+	if (region == VFU_CONFIG) {
+		pci_read(&m->pci, offset, data, size);
+	} else if (offset >> 3 == BAR_MSIX_PBA >> 3) {
+		pending = htole64(vfu_pending(m->vfu));
+		memcpy(data, (uint8_t *)&pending + (offset & 7), size);
+	} else {
+		hca_bar_read(m->hca, offset, data, size);
+	}
+}
+
+static void region_write(void *arg, unsigned int region, uint64_t offset, const void *data,
+			 size_t size)
+{
+	struct model *m = arg;
+
+	if (region == VFU_CONFIG)
+		pci_write(&m->pci, offset, data, size);
+	else
+		hca_bar_write(m->hca, offset, data, size);
+}
+
+static void client_gone(void *arg, int err)
+{
+	struct model *m = arg;
+
+	if (err)
+		m->status = 1;
+	loop_stop(m->loop);
+}
+
+static const struct vfu_ops device = {
+	.region_size = { [VFU_BAR0] = HCA_BAR_SIZE, [VFU_CONFIG] = PCI_CONFIG_SIZE },
+	.vectors = HCA_VECTORS,
+	.read = region_read,
+	.write = region_write,
+	.reset = device_reset,
+	.gone = client_gone,
+};
+
+/* ------------------------------------------------------------------- the socket */
+
+/*
+ * Whether somebody listens at the address.  A datagram socket cannot connect to a stream
+ * socket, so that asking is not taken for a client; but a dead one refuses in its own way.
+ */
+static bool is_live(const struct sockaddr_un *addr)
+{
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool dead;
+
+	if (fd < 0)
+		return true;
+	dead = connect(fd, (const void *)addr, sizeof(*addr)) && errno == ECONNREFUSED;
+	close(fd);
+	return !dead;
+}
+
+/* Remove what an earlier run left at the path.  false: it is none of ours. */
+static bool make_room(const struct sockaddr_un *addr)
+{
+	const char *path = addr->sun_path;
+	struct stat st;
+
+	if (lstat(path, &st))
+		return true;	/* bind() says why, if there is anything to say */
+	if (!S_ISSOCK(st.st_mode)) {
+		note("--socket %s: this exists and is not a socket; give another path", path);
+		return false;
+	}
+	if (is_live(addr)) {
+		note("--socket %s: somebody listens there, or it cannot be asked; end that "
+		     "process or give another path", path);
+		return false;
+	}
+	if (unlink(path)) {
+		note("--socket %s: the socket that is left there cannot be removed: %s", path,
+		     strerror(errno));
+		return false;
+	}
+	return true;
+}
+
+static int listen_at(const char *path)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	mode_t mask;
+	int fd, ret;
+
+	strncpy(addr.sun_path, path, sizeof(addr.sun_path) - 1);
+	if (!make_room(&addr))
+		return -1;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0) {
+		note("a socket cannot be made: %s", strerror(errno));
+		return -1;
+	}
+	/* Who may connect owns the device, and has it write where he says. */
+	mask = umask(0077);
+	ret = bind(fd, (void *)&addr, sizeof(addr));
+	umask(mask);
+	if (ret) {
+		note("--socket %s: %s; does its directory exist?", path, strerror(errno));
+		close(fd);
+		return -1;
+	}
+	if (listen(fd, 1)) {
+		note("--socket %s: listen: %s", path, strerror(errno));
+		close(fd);
+		unlink(path);
+		return -1;
+	}
+	return fd;
+}
+
+static void stop_listening(struct model *m)
+{
+	if (m->listener < 0)
+		return;
+	loop_unwatch(m->loop, m->listener);
+	close(m->listener);
+	m->listener = -1;
+	unlink(m->opt.socket);
+}
+
+static void client_arrived(void *arg, uint32_t events)
+{
+	struct model *m = arg;
+	int fd = accept4(m->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	if (fd < 0) {
+		if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
+			return;
+		note("accept: %s", strerror(errno));
+		goto err;
+	}
+	/* One device, one client. */
+	stop_listening(m);
+	if (sandbox_narrow()) {
+		close(fd);
+		goto err;
+	}
+	m->vfu = vfu_new(m->loop, &m->dma, &device, m, fd);
+	if (m->vfu)
+		return;
+	note("the client cannot be served: %s", strerror(errno));
+err:
+	m->status = 1;
+	loop_stop(m->loop);
+}
+
+/* ---------------------------------------------------------------------- signals */
+
+static void terminated(void *arg, uint32_t events)
+{
+	struct model *m = arg;
+
+	loop_stop(m->loop);
+}
+
+/* See dma.c.  It cannot be survived: the access would only be tried again. */
+static void bus_error(int sig)
+{
+	static const char text[] = "connectx: SIGBUS: a file of guest memory got shorter than "
+				   "its mapping; did QEMU resize it?\n";
+
+	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
+		_exit(3);
+	_exit(1);
+}
+
+static int open_signals(struct model *m)
+{
+	struct sigaction bus = { .sa_handler = bus_error }, ignore = { .sa_handler = SIG_IGN };
+	sigset_t set;
+
+	sigaction(SIGBUS, &bus, NULL);
+	sigaction(SIGPIPE, &ignore, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	m->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	if (m->signals < 0)
+		return -errno;
+	return loop_watch(m->loop, m->signals, EPOLLIN, terminated, m);
+}
+
+/* ------------------------------------------------------------------------- main */
+
+static void open_log(const struct options *o)
+{
+	FILE *file = stderr;
+
+	if (o->log) {
+		file = fopen(o->log, "ae");
+		if (!file) {
+			fprintf(stderr, "connectx: --log %s: %s\n", o->log, strerror(errno));
+			exit(1);
+		}
+	}
+	trace_to(file, o->trace);
+}
+
+/* All that is opened.  What fails says so. */
+static int set_up(struct model *m)
+{
+	int ret;
+
+	m->loop = loop_new();
+	if (!m->loop) {
+		note("the event loop cannot be made: %s", strerror(errno));
+		return -1;
+	}
+	ret = open_signals(m);
+	if (ret) {
+		note("signals cannot be watched: %s", strerror(-ret));
+		return -1;
+	}
+	m->listener = listen_at(m->opt.socket);
+	if (m->listener < 0)
+		return -1;
+	pci_init(&m->pci, function_reset, m);
+	m->hca = hca_new(m->loop, &m->dma, m->opt.guid);
+	if (!m->hca) {
+		note("there is not enough memory for the device");
+		return -1;
+	}
+	m->hca->raise = raise_vector;
+	m->hca->raise_arg = m;
+	m->hca->link = link_new(m->hca, m->opt.fabric, m->opt.pcap);
+	if (!m->hca->link)
+		return -1;	/* its note says why */
+	ret = loop_watch(m->loop, m->listener, EPOLLIN, client_arrived, m);
+	if (ret) {
+		note("the socket cannot be watched: %s", strerror(-ret));
+		return -1;
+	}
+	return 0;
+}
+
+static void tear_down(struct model *m)
+{
+	vfu_free(m->vfu);
+	m->vfu = NULL;
+	if (m->hca) {
+		/* Its queue pairs give packets back to the link, which knows the device. */
+		hca_reset(m->hca);
+		link_free(m->hca->link);
+		m->hca->link = NULL;
+		hca_free(m->hca);
+	}
+	stop_listening(m);
+	dma_unmap_all(&m->dma);
+	loop_free(m->loop);
+	if (m->signals >= 0)
+		close(m->signals);
+}
+
+int main(int argc, char **argv)
+{
+	static struct model m = { .listener = -1, .signals = -1 };
+
+	parse_options(&m.opt, argc, argv);
+	open_log(&m.opt);
+	if (set_up(&m)) {
+		m.status = 1;
+		goto out;
+	}
+	note("listening on %s, guid %016llx", m.opt.socket, (unsigned long long)m.opt.guid);
+	if (m.opt.log)
+		fprintf(stderr, "connectx: listening on %s\n", m.opt.socket);
+	if (sandbox_enter(HCA_MEMORY + OTHER_MEMORY))
+		m.status = 1;
+	else
+		loop_run(m.loop);
+out:
+	tear_down(&m);
+	return m.status;
+}

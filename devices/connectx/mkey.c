@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The engine behind every access by key: mkey.h says what it does.
+ *
+ * A walk goes down from the access's own key.  Each mode cuts the range into pieces and
+ * hands them on, to another key or, as bus addresses, to dma_run().  The lists are the
+ * mlx5_mtt, mlx5_klm, mlx5_ksm and mlx5_stride_block_* of the kernel's qp.h.
+ *
+ * What keeps it safe: a range is checked against a key before that key translates it, so
+ * that positions are differences which cannot wrap; an index is compared with the size of
+ * the list before it is used; each piece has one byte at least, and one walk has at most
+ * MKEY_PIECES pieces and MKEY_DEPTH levels, whatever the lists say.
+ */
+#include "mkey.h"
+
+#define REPEAT_BLOCK 0x400	/* in place of the key: the list is a repeat block */
+#define MTT_READ 1
+#define MTT_WRITE 2
+#define MTT_ADDRESS (~0xffull)
+#define MIN_LOG_PAGE 12
+
+#define RIGHTS_LOCAL (MKEY_LOCAL_READ | MKEY_LOCAL_WRITE)
+#define RIGHTS_WRITE (MKEY_LOCAL_WRITE | MKEY_REMOTE_WRITE | MKEY_ATOMIC)
+
+enum walk_op { WALK_LOOK, WALK_READ, WALK_WRITE, WALK_POINT };
+
+struct walk {
+	struct hca *hca;
+	const struct mkey_access *access;
+	enum walk_op op;
+	bool write;			/* needs pages that are writable */
+	u8 *data;			/* the caller's; for WALK_POINT the result */
+	uint64_t va;
+	size_t len, done;
+	unsigned int pieces;
+	struct mkey_fault *fault;
+};
+
+static enum mkey_result visit(struct walk *w, struct mkey *m, uint64_t va, size_t len,
+			      unsigned int depth);
+
+struct mkey *mkey_get(struct hca *hca, uint32_t index)
+{
+	return table_get(&hca->mkeys, index);
+}
+
+/* LEN is not 0. */
+static bool wraps(uint64_t va, uint64_t len)
+{
+	return len - 1 > UINT64_MAX - va;
+}
+
+static bool inside(const struct mkey *m, uint64_t va, uint64_t len)
+{
+	uint64_t start = m->mode == MLX5_MKC_ACCESS_MODE_MEMIC ? 0 : m->start;
+
+	if (wraps(va, len) || va < start)
+		return false;
+	if (m->length64)
+		return true;
+	return va - start <= m->length && len <= m->length - (va - start);
+}
+
+/* The key if it may be used at all: it exists, is not free, and its low byte is right. */
+static struct mkey *usable(const struct walk *w, uint32_t key, uint8_t rights)
+{
+	struct mkey *m = mkey_get(w->hca, key >> 8);
+
+	if (!m || m->free || m->key != (key & 0xff) || rights & ~m->rights)
+		return NULL;
+	if (m->qpn != 0xffffff && m->qpn != w->access->qpn)
+		return NULL;
+	return m;
+}
+
+/* The access's own key, in *M; NULL there: a key of the device. */
+static enum mkey_result grant(const struct walk *w, uint64_t va, uint64_t len, struct mkey **m)
+{
+	const struct mkey_access *a = w->access;
+
+	*m = NULL;
+	switch (a->key) {
+	case MKEY_RESERVED_LKEY:
+		if (!a->privileged)
+			return MKEY_DENIED;
+		/* fall through */
+	case MKEY_NULL:
+	case MKEY_DUMP_FILL:
+		return wraps(va, len) || a->rights & ~RIGHTS_LOCAL ? MKEY_DENIED : MKEY_OK;
+	}
+	*m = usable(w, a->key, a->rights);
+	if (!*m || (!a->any_pd && (*m)->pd != a->pd) || !inside(*m, va, len))
+		return MKEY_DENIED;
+	return MKEY_OK;
+}
+
+/* A piece is found; P is NULL for a key that has no memory behind it. */
+static void take(struct walk *w, u8 *p, size_t len)
+{
+	switch (w->op) {
+	case WALK_LOOK:
+		break;
+	case WALK_READ:
+		if (p)
+			memcpy(w->data + w->done, p, len);
+		else
+			memset(w->data + w->done, 0, len);
+		break;
+	case WALK_WRITE:
+		if (p)
+			memcpy(p, w->data + w->done, len);
+		break;
+	case WALK_POINT:
+		w->data = w->done ? NULL : p;	/* more than one piece: no pointer */
+		break;
+	}
+	w->done += len;
+}
+
+static enum mkey_result bus(struct walk *w, uint64_t addr, size_t len)
+{
+	while (len) {
+		size_t n = len;
+		u8 *p = dma_run(w->hca->dma, addr, &n, w->write);
+
+		if (!p)
+			return MKEY_DENIED;
+		take(w, p, n);
+		addr += n;
+		len -= n;
+	}
+	return MKEY_OK;
+}
+
+static enum mkey_result absent(struct walk *w, const struct mkey *m, uint64_t va, size_t len)
+{
+	if (w->fault)
+		*w->fault = (struct mkey_fault){
+			.key = m->index << 8 | m->key, .va = va, .length = len,
+			.access = *w->access, .access_va = w->va + w->done,
+			.access_length = w->len - w->done,
+		};
+	return MKEY_ABSENT;
+}
+
+static enum mkey_result visit_mtt(struct walk *w, struct mkey *m, uint64_t va, size_t len)
+{
+	uint64_t page = 1ull << m->log_page, pos = va - (m->start & ~(page - 1));
+	uint64_t need = w->write ? MTT_WRITE : MTT_READ;
+
+	if (m->log_page < MIN_LOG_PAGE)
+		return MKEY_DENIED;
+	while (len) {
+		uint64_t index = pos >> m->log_page, in = pos & (page - 1), entry;
+		size_t n = page - in < len ? page - in : len;
+		enum mkey_result r;
+
+		if (index >= 2ull * m->octowords)
+			return MKEY_DENIED;
+		entry = be64_at(m->translation + 8 * index);
+		if (!(entry & need))
+			return absent(w, m, va, len);
+		r = bus(w, (entry & MTT_ADDRESS) + in, n);
+		if (r)
+			return r;
+		pos += n;
+		va += n;
+		len -= n;
+	}
+	return MKEY_OK;
+}
+
+/*
+ * N bytes go on at TO of another key.  VA and LEFT: where PARENT is, for its fault.
+ */
+static enum mkey_result follow(struct walk *w, struct mkey *parent, uint64_t va, size_t left,
+			       uint32_t key, uint64_t to, size_t n, unsigned int depth)
+{
+	struct mkey *m;
+
+	if (++w->pieces > MKEY_PIECES || depth == MKEY_DEPTH)
+		return MKEY_DENIED;
+	if (key == MKEY_NULL)
+		return absent(w, parent, va, left);
+	if (key == MKEY_DUMP_FILL) {
+		take(w, NULL, n);
+		return MKEY_OK;
+	}
+	m = usable(w, key, w->write ? MKEY_LOCAL_WRITE : MKEY_LOCAL_READ);
+	if (!m || m->pd != parent->pd || !inside(m, to, n))
+		return MKEY_DENIED;
+	return visit(w, m, to, n, depth + 1);
+}
+
+static enum mkey_result visit_ksm(struct walk *w, struct mkey *m, uint64_t va, size_t len,
+				  unsigned int depth)
+{
+	uint64_t block = 1ull << m->log_page, pos = va - (m->start & ~(block - 1));
+
+	if (m->log_page < MIN_LOG_PAGE)
+		return MKEY_DENIED;
+	while (len) {
+		uint64_t index = pos >> m->log_page, in = pos & (block - 1);
+		size_t n = block - in < len ? block - in : len;
+		enum mkey_result r;
+		const u8 *e;
+
+		if (index >= m->octowords)
+			return MKEY_DENIED;
+		e = m->translation + 16 * index;
+		r = follow(w, m, va, len, be32_at(e + 4), be64_at(e + 8) + in, n, depth);
+		if (r)
+			return r;
+		pos += n;
+		va += n;
+		len -= n;
+	}
+	return MKEY_OK;
+}
+
+static bool is_repeat_block(const struct mkey *m)
+{
+	return m->octowords && be32_at(m->translation + 4) == REPEAT_BLOCK;
+}
+
+/* Entries that changed since the last walk; in a repeat block the first is its header. */
+static void sum_up(struct mkey *m)
+{
+	bool repeat = is_repeat_block(m);
+
+	for (; m->summed < m->octowords; m->summed++) {
+		uint32_t i = m->summed;
+		const u8 *e = m->translation + 16ull * i;
+		uint64_t bytes = repeat ? (i ? be16_at(e + 2) : 0) : be32_at(e);
+
+		m->sums[i] = bytes + (i ? m->sums[i - 1] : 0);
+	}
+}
+
+/*
+ * The entry, from FIRST on and before END, that holds byte POS; END if none does.
+ * HINT is tried first.
+ */
+static uint32_t entry_at(const struct mkey *m, uint32_t first, uint32_t end, uint64_t pos,
+			 uint32_t hint)
+{
+	if (hint >= first && hint < end && m->sums[hint] > pos &&
+	    (hint == first || m->sums[hint - 1] <= pos))
+		return hint;
+	while (first < end) {
+		uint32_t middle = first + (end - first) / 2;
+
+		if (m->sums[middle] > pos)
+			end = middle;
+		else
+			first = middle + 1;
+	}
+	return end;
+}
+
+/* The entries of the block give the bytes of one cycle; each goes on by its stride. */
+static enum mkey_result visit_repeat(struct walk *w, struct mkey *m, uint64_t va, size_t len,
+				     unsigned int depth)
+{
+	uint64_t cycle = be32_at(m->translation), pos = va - m->start;
+	uint32_t repeat = be32_at(m->translation + 8), i = 0;
+	uint32_t count = be16_at(m->translation + 14);
+
+	if (!cycle || count >= m->octowords || m->sums[count] != cycle)
+		return MKEY_DENIED;
+	while (len) {
+		uint64_t round = pos / cycle, in = pos % cycle, rest;
+		enum mkey_result r;
+		const u8 *e;
+		size_t n;
+
+		if (round >= repeat)
+			return MKEY_DENIED;
+		i = entry_at(m, 1, count + 1, in, i + 1);
+		e = m->translation + 16ull * i;
+		rest = m->sums[i] - in;
+		n = rest < len ? rest : len;
+		r = follow(w, m, va, len, be32_at(e + 4),
+			   be64_at(e + 8) + round * be16_at(e) + be16_at(e + 2) - rest, n, depth);
+		if (r)
+			return r;
+		pos += n;
+		va += n;
+		len -= n;
+	}
+	return MKEY_OK;
+}
+
+static enum mkey_result visit_klm(struct walk *w, struct mkey *m, uint64_t va, size_t len,
+				  unsigned int depth)
+{
+	uint64_t pos = va - m->start;
+	uint32_t i = 0;
+
+	sum_up(m);
+	if (is_repeat_block(m))
+		return visit_repeat(w, m, va, len, depth);
+	while (len) {
+		enum mkey_result r;
+		uint64_t rest;
+		const u8 *e;
+		size_t n;
+
+		i = entry_at(m, 0, m->octowords, pos, i + 1);
+		if (i == m->octowords)
+			return MKEY_DENIED;
+		e = m->translation + 16ull * i;
+		rest = m->sums[i] - pos;
+		n = rest < len ? rest : len;
+		r = follow(w, m, va, len, be32_at(e + 4), be64_at(e + 8) + be32_at(e) - rest, n,
+			   depth);
+		if (r)
+			return r;
+		pos += n;
+		va += n;
+		len -= n;
+	}
+	return MKEY_OK;
+}
+
+static enum mkey_result visit_memic(struct walk *w, struct mkey *m, uint64_t va, size_t len)
+{
+	u8 *p = memic_at(w->hca, m->start + va, len);
+
+	if (!p)
+		return MKEY_DENIED;
+	take(w, p, len);
+	return MKEY_OK;
+}
+
+/* The range is inside of M. */
+static enum mkey_result visit(struct walk *w, struct mkey *m, uint64_t va, size_t len,
+			      unsigned int depth)
+{
+	switch (m->mode) {
+	case MLX5_MKC_ACCESS_MODE_PA:
+		return bus(w, va, len);
+	case MLX5_MKC_ACCESS_MODE_MTT:
+		return visit_mtt(w, m, va, len);
+	case MLX5_MKC_ACCESS_MODE_KLMS:
+		return visit_klm(w, m, va, len, depth);
+	case MLX5_MKC_ACCESS_MODE_KSM:
+		return visit_ksm(w, m, va, len, depth);
+	case MLX5_MKC_ACCESS_MODE_MEMIC:
+		return visit_memic(w, m, va, len);
+	}
+	return MKEY_DENIED;
+}
+
+static enum mkey_result walk(struct walk *w)
+{
+	enum mkey_result r;
+	struct mkey *m;
+
+	if (!w->len)
+		return MKEY_OK;
+	r = grant(w, w->va, w->len, &m);
+	if (r)
+		return r;
+	if (m)
+		return visit(w, m, w->va, w->len, 0);
+	if (w->access->key == MKEY_RESERVED_LKEY)
+		return bus(w, w->va, w->len);
+	take(w, NULL, w->len);
+	return MKEY_OK;
+}
+
+enum mkey_result mkey_check(struct hca *hca, const struct mkey_access *a, uint64_t va,
+			    uint64_t len)
+{
+	struct walk w = { .hca = hca, .access = a };
+	struct mkey *m;
+
+	return len ? grant(&w, va, len, &m) : MKEY_OK;
+}
+
+enum mkey_result mkey_read(struct hca *hca, const struct mkey_access *a, uint64_t va, void *to,
+			   size_t len, struct mkey_fault *fault)
+{
+	struct walk w = { .hca = hca, .access = a, .op = WALK_READ, .data = to, .va = va,
+			  .len = len, .fault = fault };
+
+	return walk(&w);
+}
+
+enum mkey_result mkey_write(struct hca *hca, const struct mkey_access *a, uint64_t va,
+			    const void *from, size_t len, struct mkey_fault *fault)
+{
+	/* WALK_WRITE only reads from data. */
+	struct walk w = { .hca = hca, .access = a, .op = WALK_WRITE, .write = true,
+			  .data = (u8 *)from, .va = va, .len = len, .fault = fault };
+
+	return walk(&w);
+}
+
+enum mkey_result mkey_present(struct hca *hca, const struct mkey_access *a, uint64_t va,
+			      size_t len, struct mkey_fault *fault)
+{
+	struct walk w = { .hca = hca, .access = a, .op = WALK_LOOK,
+			  .write = a->rights & RIGHTS_WRITE, .va = va, .len = len,
+			  .fault = fault };
+
+	return walk(&w);
+}
+
+void *mkey_atomic(struct hca *hca, const struct mkey_access *a, uint64_t va, size_t size,
+		  enum mkey_result *result, struct mkey_fault *fault)
+{
+	struct walk w = { .hca = hca, .access = a, .op = WALK_POINT, .write = true, .va = va,
+			  .len = size, .fault = fault };
+
+	*result = walk(&w);
+	if (*result)
+		return NULL;
+	if (!w.data || (uintptr_t)w.data % size) {
+		*result = MKEY_DENIED;
+		return NULL;
+	}
+	return w.data;
+}

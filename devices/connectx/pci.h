@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The configuration space of the PCI function: what a ConnectX-4 shows, with its PCI
+ * Express, power management and MSI-X capabilities.
+ */
+#ifndef CONNECTX_PCI_H
+#define CONNECTX_PCI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PCI_CONFIG_SIZE 4096
+#define BAR_MSIX_TABLE 0x2000	/* in BAR 0 */
+#define BAR_MSIX_PBA 0x3000
+
+struct pci {
+	uint8_t config[PCI_CONFIG_SIZE];
+	uint8_t writable[PCI_CONFIG_SIZE];	/* a mask for each byte */
+	void (*flr)(void *arg);
+	void *arg;
+};
+
+/* FLR is called when the guest asks for a function level reset; the space is reset by then. */
+void pci_init(struct pci *p, void (*flr)(void *arg), void *arg);
+/* To the state at power-on. */
+void pci_reset(struct pci *p);
+/* OFFSET and SIZE are inside of the space. */
+void pci_read(const struct pci *p, uint64_t offset, void *data, size_t size);
+void pci_write(struct pci *p, uint64_t offset, const void *data, size_t size);
+
+#endif

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* The guest's memory: what maps, what an access reaches, and what it must not. */
+#define _GNU_SOURCE
+#include "dma.h"
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define PAGE 4096ull
+
+static struct dma dma;
+static int memory;		/* a memfd of 16 pages; byte n of page p is p * 16 + n % 16 */
+
+static int setup(void **state)
+{
+	uint8_t page[PAGE];
+
+	memset(&dma, 0, sizeof(dma));
+	memory = memfd_create("guest", 0);
+	for (int p = 0; p < 16; p++) {
+		for (unsigned int n = 0; n < PAGE; n++)
+			page[n] = p * 16 + n % 16;
+		assert_int_equal(write(memory, page, PAGE), PAGE);
+	}
+	return memory < 0;
+}
+
+static int teardown(void **state)
+{
+	dma_unmap_all(&dma);
+	close(memory);
+	return 0;
+}
+
+static void map_checks_its_arguments(void **state)
+{
+	static const struct { uint64_t addr, size, offset; int ret; } table[] = {
+		{ 0x10000, 4 * PAGE, 0, 0 },
+		{ 0x10000, PAGE, 0, -EEXIST },
+		{ 0x13000, PAGE, 0, -EEXIST },
+		{ 0xf000, 2 * PAGE, 0, -EEXIST },
+		{ 0xf000, 8 * PAGE, 0, -EEXIST },
+		{ 0x14000, PAGE, 0, 0 },		/* just behind */
+		{ 0xf000, PAGE, 0, 0 },			/* just before */
+		{ 0x20000, 0, 0, -EINVAL },
+		{ 0x20001, PAGE, 0, -EINVAL },
+		{ 0x20000, PAGE + 1, 0, -EINVAL },
+		{ 0x20000, PAGE, 1, -EINVAL },
+		{ 0x20000, PAGE, 1ull << 63, -EINVAL },
+		{ 0x20000, 17 * PAGE, 0, -EINVAL },	/* the file is shorter */
+		{ 0x20000, PAGE, 16 * PAGE, -EINVAL },
+		{ 0x20000, PAGE, 17 * PAGE, -EINVAL },
+		{ -PAGE, PAGE, 0, -EINVAL },		/* wraps */
+		{ -PAGE, 2 * PAGE, 0, -EINVAL },
+		{ 0x20000, -PAGE, 0, -EINVAL },
+		{ -2 * PAGE, PAGE, 0, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		assert_int_equal(dma_map(&dma, table[i].addr, table[i].size, memory,
+					 table[i].offset, true), table[i].ret);
+	assert_int_equal(dma_map(&dma, 0x20000, PAGE, 9999, 0, true), -EBADF);
+	assert_int_equal(dma.count, 4);
+}
+
+static void access_reaches_the_right_byte(void **state)
+{
+	uint8_t got[3 * PAGE], byte;
+
+	/* Three regions in a row, in another order than in the file; then a gap. */
+	assert_int_equal(dma_map(&dma, 0x2000, PAGE, memory, 5 * PAGE, true), 0);
+	assert_int_equal(dma_map(&dma, 0x1000, PAGE, memory, 9 * PAGE, true), 0);
+	assert_int_equal(dma_map(&dma, 0x3000, PAGE, memory, 1 * PAGE, true), 0);
+
+	assert_int_equal(dma_read(&dma, 0x1ffe, got, PAGE + 4), 0);
+	assert_int_equal(got[0], 9 * 16 + 14);
+	assert_int_equal(got[2], 5 * 16);
+	assert_int_equal(got[PAGE + 1], 5 * 16 + 15);
+	assert_int_equal(got[PAGE + 2], 1 * 16);
+
+	assert_int_equal(dma_write(&dma, 0x1fff, "abcd", 4), 0);
+	assert_int_equal(pread(memory, &byte, 1, 9 * PAGE + 4095), 1);
+	assert_int_equal(byte, 'a');
+	assert_int_equal(pread(memory, got, 3, 5 * PAGE), 3);
+	assert_memory_equal(got, "bcd", 3);
+	assert_int_equal(dma_read(&dma, 0x1000, got, 0), 0);
+}
+
+static void access_outside_is_an_error(void **state)
+{
+	static const struct { uint64_t addr; size_t len; } bad[] = {
+		{ 0, 1 }, { 0xfff, 1 }, { 0xfff, 2 }, { 0x2fff, 2 }, { 0x3000, 1 },
+		{ 0x1000, 2 * PAGE + 1 }, { ~0ull, 1 }, { ~0ull, 8192 }, { 0x1000, SIZE_MAX },
+		{ 0x8000, 1 },
+	};
+	static uint8_t buf[4 * PAGE];
+	size_t len = 8;
+
+	assert_int_equal(dma_map(&dma, 0x1000, 2 * PAGE, memory, 0, true), 0);
+	/* Memory that is there, and that cannot be reached. */
+	assert_int_equal(dma_map(&dma, 0x8000, PAGE, -1, 0, true), 0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		if (bad[i].len <= sizeof(buf)) {
+			assert_int_equal(dma_read(&dma, bad[i].addr, buf, bad[i].len), -EFAULT);
+			assert_int_equal(dma_write(&dma, bad[i].addr, buf, bad[i].len), -EFAULT);
+		}
+		len = bad[i].len;
+		if (dma_run(&dma, bad[i].addr, &len, false))
+			assert_true(len <= 2 * PAGE);
+	}
+}
+
+static void run_ends_with_its_region(void **state)
+{
+	size_t len = 100 * PAGE;
+	uint8_t *p;
+
+	assert_int_equal(dma_map(&dma, 0x1000, 2 * PAGE, memory, 0, true), 0);
+	assert_int_equal(dma_map(&dma, 0x3000, PAGE, memory, 7 * PAGE, false), 0);
+	p = dma_run(&dma, 0x1010, &len, true);
+	assert_non_null(p);
+	assert_int_equal(len, 2 * PAGE - 0x10);
+	len = 4;
+	assert_non_null(dma_run(&dma, 0x1010, &len, true));
+	assert_int_equal(len, 4);
+	/* Read only. */
+	len = 1;
+	assert_non_null(dma_run(&dma, 0x3000, &len, false));
+	assert_null(dma_run(&dma, 0x3000, &len, true));
+	assert_int_equal(dma_write(&dma, 0x2ffe, "abcd", 4), -EFAULT);
+	assert_int_equal(dma_store8(&dma, 0x3000, 1), -EFAULT);
+}
+
+static void unmap_takes_whole_regions(void **state)
+{
+	uint8_t byte;
+
+	for (unsigned int i = 1; i < 8; i++)
+		assert_int_equal(dma_map(&dma, i * 2 * PAGE, PAGE, memory, 0, true), 0);
+	assert_int_equal(dma_map(&dma, 0x100000, 2 * PAGE, memory, 0, true), 0);
+	assert_int_equal(dma_read(&dma, 0x100000, &byte, 1), 0);
+
+	assert_int_equal(dma_unmap(&dma, 0x100000, PAGE), -EINVAL);
+	assert_int_equal(dma_unmap(&dma, 0x101000, PAGE), -EINVAL);
+	assert_int_equal(dma_unmap(&dma, 0x101000, 0), -EINVAL);
+	assert_int_equal(dma_unmap(&dma, 0x101000, -PAGE), -EINVAL);
+	assert_int_equal(dma.count, 8);
+	assert_int_equal(dma_unmap(&dma, 0x1000, PAGE), 0);		/* nothing there */
+	assert_int_equal(dma_unmap(&dma, 0x3000, 6 * PAGE), 0);	/* of three */
+	assert_int_equal(dma.count, 5);
+	assert_int_equal(dma_read(&dma, 0x4000, &byte, 1), -EFAULT);
+	assert_int_equal(dma_read(&dma, 0x8000, &byte, 1), -EFAULT);
+	assert_int_equal(dma_read(&dma, 0x2000, &byte, 1), 0);
+	assert_int_equal(dma_read(&dma, 0xa000, &byte, 1), 0);
+	/* The region that was looked up last goes away. */
+	assert_int_equal(dma_unmap(&dma, 0xa000, PAGE), 0);
+	assert_int_equal(dma_read(&dma, 0xa000, &byte, 1), -EFAULT);
+	assert_int_equal(dma_read(&dma, 0x100000, &byte, 1), 0);
+	dma_unmap_all(&dma);
+	assert_int_equal(dma_read(&dma, 0x100000, &byte, 1), -EFAULT);
+	assert_int_equal(dma.count, 0);
+}
+
+static void takes_so_many_regions(void **state)
+{
+	uint8_t byte;
+
+	/* Downwards, so that each goes to the front. */
+	for (unsigned int i = DMA_REGIONS; i; i--)
+		assert_int_equal(dma_map(&dma, i * 2 * PAGE, PAGE, memory, i % 16 * PAGE, true),
+				 0);
+	assert_int_equal(dma_map(&dma, 0x10000000, PAGE, memory, 0, true), -ENOSPC);
+	for (unsigned int i = 1; i <= DMA_REGIONS; i++) {
+		assert_int_equal(dma_read(&dma, i * 2 * PAGE + 3, &byte, 1), 0);
+		assert_int_equal(byte, i % 16 * 16 + 3);
+		assert_int_equal(dma_read(&dma, (i * 2 + 1) * PAGE, &byte, 1), -EFAULT);
+	}
+}
+
+static void words_are_aligned_and_big_endian(void **state)
+{
+	uint32_t value;
+	uint8_t got[4];
+
+	assert_int_equal(dma_map(&dma, 0x1000, PAGE, memory, 0, true), 0);
+	assert_int_equal(dma_load_be32(&dma, 0x1000, &value), 0);
+	assert_int_equal(value, 0x00010203);
+	assert_int_equal(dma_store8(&dma, 0x1fff, 7), 0);
+	assert_int_equal(pread(memory, got, 1, 0xfff), 1);
+	assert_int_equal(got[0], 7);
+	assert_int_equal(dma_load_be32(&dma, 0x1ffc, &value), 0);
+	assert_int_equal(value & 0xff, 7);
+	for (int i = 1; i < 4; i++)
+		assert_int_equal(dma_load_be32(&dma, 0x1000 + i, &value), -EFAULT);
+	assert_int_equal(dma_load_be32(&dma, 0x2000, &value), -EFAULT);
+	assert_int_equal(dma_store8(&dma, 0x2000, 0), -EFAULT);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(map_checks_its_arguments),
+		TEST(access_reaches_the_right_byte),
+		TEST(access_outside_is_an_error),
+		TEST(run_ends_with_its_region),
+		TEST(unmap_takes_whole_regions),
+		TEST(takes_so_many_regions),
+		TEST(words_are_aligned_and_big_endian),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* The whole model, with packets that come back to it: what no single part can promise. */
+#include "loopback_guest.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+static int up(void **state)
+{
+	model_up();
+	return 0;
+}
+
+static int down(void **state)
+{
+	model_down();
+	return 0;
+}
+
+static void two_qps(unsigned int st)
+{
+	for (int end = 0; end < 2; end++)
+		make_qp(end, st);
+	for (int end = 0; end < 2; end++)
+		connect_qp(end);
+}
+
+static struct work stop;
+static unsigned int turns;
+
+/* Works that find nothing to do are not queued: a few times round is enough for a packet. */
+static void stop_later(struct work *w)
+{
+	if (turns--)
+		loop_work(loop, w);
+	else
+		loop_stop(loop);
+}
+
+static void run_turns(unsigned int n)
+{
+	turns = n;
+	work_init(&stop, stop_later);
+	loop_work(loop, &stop);
+	loop_run(loop);
+}
+
+static void expect_cqe(u8 opcode, uint32_t qp, u8 syndrome)
+{
+	const u8 *cqe = next_cqe();
+
+	assert_non_null(cqe);
+	assert_int_equal(cqe[63] >> 4, opcode);
+	assert_int_equal(be32_at(cqe + 56) & 0xffffff, qp);
+	if (syndrome)
+		assert_int_equal(cqe[55], syndrome);
+}
+
+static void post_ud(int end, uint16_t at, uint32_t dqpn, uint16_t lid, uint32_t len)
+{
+	u8 *p = put_av(send_block(end, at) + 16, dqpn, lid);
+
+	if (lid != LID) {		/* to a group: with a GRH */
+		put_be32(p - 20, BIT(30));
+		memset(p - 16, 0xff, 16);
+	}
+	ring(end, at, put_data(p, len, 0), MLX5_OPCODE_SEND, 0);
+}
+
+/* How many packets nobody holds. */
+static unsigned int free_packets(void)
+{
+	static struct packet *p[LINK_PACKETS];
+	unsigned int n = 0;
+
+	while ((p[n] = link_packet(hca->link)))
+		n++;
+	for (unsigned int i = 0; i < n; i++)
+		link_packet_free(hca->link, p[i]);
+	return n;
+}
+
+/* The application sees the bytes that it gave; without immediate data nothing leaks. */
+static void immediate_data_keeps_its_bytes(void **state)
+{
+	static const u8 imm[4] = { 0x12, 0x34, 0x56, 0x78 };
+	static const u8 ops[] = { MLX5_OPCODE_SEND_IMM, MLX5_OPCODE_SEND };
+
+	two_qps(MLX5_QPC_ST_RC);
+	for (int i = 0; i < 2; i++) {
+		const u8 *cqe, *recv = NULL;
+
+		post_recv(1, i, 100, DATA_SIZE);
+		ring(0, i, put_data(send_block(0, i) + 16, 100, 0), ops[i], 0x12345678);
+		run_turns(50);
+		while ((cqe = next_cqe()))
+			if (cqe[63] >> 4 != MLX5_CQE_REQ)
+				recv = cqe;
+		assert_non_null(recv);
+		if (i)
+			assert_int_equal(be32_at(recv + 36), 0);
+		else
+			assert_memory_equal(recv + 36, imm, 4);
+		assert_int_equal(be16_at(recv + offsetof(struct mlx5_cqe64, slid)), LID);
+	}
+	assert_int_equal(hca->port.packets_out, 4);	/* two requests, two answers */
+	assert_int_equal(hca->port.packets_in, 4);
+	assert_int_equal(hca->port.bytes_out, 2 * 126 + 4 + 2 * 30);
+	assert_int_equal(hca->port.bytes_in, hca->port.bytes_out);
+}
+
+/* Inline data is sent from the copy of the WQE, whatever the guest does with the queue. */
+static void inline_data_is_kept(void **state)
+{
+	static const char text[] = "forty bytes of text that are in the WQE";
+	u8 *p;
+
+	two_qps(MLX5_QPC_ST_RC);
+	post_recv(1, 0, 100, DATA_SIZE);
+	p = send_block(0, 0) + 16;
+	put_be32(p, sizeof(text) | MLX5_INLINE_SEG);
+	memcpy(p + 4, text, sizeof(text));
+	ring(0, 0, p + 48, MLX5_OPCODE_SEND, 0);
+	run_turns(50);
+	assert_memory_equal(memory + DATA + DATA_SIZE, text, sizeof(text));
+}
+
+/* IBA 10.3.1: the send queue is in error, receives go on, and SQERR2RTS ends it. */
+static void a_send_error_of_ud_can_be_ended(void **state)
+{
+	two_qps(MLX5_QPC_ST_UD);
+	post_recv(0, 0, 200, DATA_SIZE);
+	post_recv(1, 0, 200, DATA_SIZE);
+	mkey ^= 0x55;
+	post_ud(0, 0, qpn[1], LID, 100);
+	mkey ^= 0x55;
+	post_ud(0, 2, qpn[1], LID, 100);
+	run_turns(50);
+	expect_cqe(MLX5_CQE_REQ_ERR, qpn[0], MLX5_CQE_SYNDROME_LOCAL_PROT_ERR);
+	expect_cqe(MLX5_CQE_REQ_ERR, qpn[0], MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
+	post_ud(1, 0, qpn[0], LID, 100);
+	run_turns(50);
+	expect_cqe(MLX5_CQE_REQ, qpn[1], 0);
+	expect_cqe(MLX5_CQE_RESP_SEND, qpn[0], 0);
+	post_ud(0, 4, qpn[1], LID, 100);
+	run_turns(50);
+	expect_cqe(MLX5_CQE_REQ_ERR, qpn[0], MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
+	IFC_SET(rst2init_qp_in, in, qpn, qpn[0]);
+	command(MLX5_CMD_OP_SQERR2RTS_QP, IFC_BYTES(rst2init_qp_in), IFC_BYTES(rst2init_qp_out));
+	post_ud(0, 6, qpn[1], LID, 100);
+	run_turns(50);
+	expect_cqe(MLX5_CQE_REQ, qpn[0], 0);
+	expect_cqe(MLX5_CQE_RESP_SEND, qpn[1], 0);
+	assert_null(next_cqe());
+}
+
+/* Each QP of the group gets one copy, the sender too; a unicast LID reaches no group. */
+static void multicast_comes_back_once(void **state)
+{
+	unsigned int sends = 0, got[2] = { 0 };
+	const u8 *cqe;
+
+	two_qps(MLX5_QPC_ST_UD);
+	for (int end = 0; end < 2; end++) {
+		IFC_SET(attach_to_mcg_in, in, qpn, qpn[end]);
+		memset(IFC_PTR(attach_to_mcg_in, in, multicast_gid), 0xff, 16);
+		COMMAND(ATTACH_TO_MCG, attach_to_mcg, 0);
+		for (int i = 0; i < 4; i++)
+			post_recv(end, i, 200, DATA_SIZE);
+	}
+	post_ud(0, 0, 0xffffff, 0xc001, 100);
+	post_ud(0, 2, 0xffffff, LID, 100);
+	post_ud(0, 4, qpn[1], 0xc001, 100);
+	run_turns(100);
+	while ((cqe = next_cqe())) {
+		uint32_t qp = be32_at(cqe + 56) & 0xffffff;
+
+		if (cqe[63] >> 4 == MLX5_CQE_REQ)
+			sends++;
+		else
+			got[qp == qpn[1]]++;
+	}
+	assert_int_equal(sends, 3);
+	assert_int_equal(got[0], 1);
+	assert_int_equal(got[1], 1);
+	assert_int_equal(hca->port.packets_out, 3);
+	assert_int_equal(hca->port.packets_in, 3);
+}
+
+/* At any time, either end goes, with packets on their way; nothing of it is left. */
+static void a_qp_may_go_at_any_time(void **state)
+{
+	const unsigned int all = free_packets();
+
+	for (unsigned int i = 0; i < 60; i++) {
+		int end = i % 2;
+
+		two_qps(i % 4 < 2 ? MLX5_QPC_ST_RC : MLX5_QPC_ST_UC);
+		for (int k = 0; k < 8; k++) {
+			u8 *p = send_block(0, k) + 16;
+			u8 op = k % 2 && i % 4 < 2 ? MLX5_OPCODE_RDMA_READ :
+						     MLX5_OPCODE_RDMA_WRITE;
+
+			put_be64(p, DATA_SIZE);
+			put_be32(p + 8, mkey);
+			ring(0, k, put_data(p + 16, 100000, 0), op, 0);
+		}
+		run_turns(i / 4);
+		destroy_qp(end);
+		run_turns(20);
+		destroy_qp(!end);
+		run_turns(20);
+		while (next_cqe())
+			;
+		assert_int_equal(free_packets(), all);
+	}
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(immediate_data_keeps_its_bytes),
+		TEST(inline_data_is_kept),
+		TEST(a_send_error_of_ud_can_be_ended),
+		TEST(multicast_comes_back_once),
+		TEST(a_qp_may_go_at_any_time),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What a responder cannot do at once: absent pages, reads that take many turns, an empty
+ * pool.  Responses leave in the order of the requests all the same.
+ */
+#include "responder_steps.h"
+
+/* A packet whose page is absent waits; what comes after it is dropped and asked for. */
+static void a_write_waits_for_its_page(void **state)
+{
+	world_new(QP_RC, QP_RC, 10);
+	fake_mkeys[1].absent[1] = true;
+	memset(memory[1] + FAKE_PAGE - 128, 0, 256);
+	give_rc((struct step) { IB_WRITE_ONLY, 10, 256, 256, V(FAKE_PAGE - 128) });
+	assert_int_equal(1, faults[FAULT_RESPONDER].count);
+	assert_int_equal(V(FAKE_PAGE), faults[FAULT_RESPONDER].fault.va);
+	assert_int_equal(0, memory[1][FAKE_PAGE - 128]);
+	/* Again, from the requester's timer: still one fault. */
+	give_rc((struct step) { IB_WRITE_ONLY, 10, 256, 256, V(FAKE_PAGE - 128) });
+	give_rc((struct step) { IB_WRITE_ONLY, 11, 1, 1, V(0) });
+	expect("");
+	resolve(FAULT_RESPONDER, false);
+	expect("ACK 10, NAK0 11");
+	assert_int_equal(pattern(10, 255), memory[1][FAKE_PAGE + 127]);
+	give_rc((struct step) { IB_WRITE_ONLY, 11, 1, 1, V(0) });
+	expect("ACK 11");
+	world_end();
+}
+
+static void a_receive_may_meet_a_page_that_is_absent(void **state)
+{
+	struct recv_wqe *r;
+
+	world_new(QP_RC, QP_RC, 10);
+	r = post_recv(1, 0, 50);
+	r->segs = 2;
+	r->room = 100;
+	r->seg[1].len = 50;
+	r->seg[1].lkey = KEY;
+	r->seg[1].addr = V(FAKE_PAGE);
+	fake_mkeys[1].absent[1] = true;
+	give_rc((struct step) { IB_SEND_ONLY, 10, 100 });
+	expect("");
+	memset(memory[1], 0xee, 50);
+	resolve(FAULT_RESPONDER, false);
+	expect("send#0, 100, ACK 10");
+	assert_int_equal(pattern(10, 49), memory[1][49]);
+	assert_int_equal(pattern(10, 99), memory[1][FAKE_PAGE + 49]);
+	world_end();
+}
+
+static void a_page_that_does_not_come_is_an_error(void **state)
+{
+	static const struct { struct step step; const char *out; } tries[] = {
+		{ { IB_WRITE_ONLY, 10, 1, 1, V(FAKE_PAGE) }, "NAK2 10, ERR" },
+		{ { IB_SEND_ONLY, 10, 1 }, "error#0, syndrome 4, NAK3 10, ERR" },
+		{ { IB_READ_REQUEST, 10, 0, 1, V(FAKE_PAGE) }, "NAK2 10, ERR" },
+		{ { IB_FETCH_ADD, 10, .va = V(FAKE_PAGE) }, "NAK2 10, ERR" },
+	};
+
+	for (int i = 0; i < 8; i++) {
+		world_new(QP_RC, QP_RC, 10);
+		post_recv(1, FAKE_PAGE, 100);
+		fake_mkeys[1].absent[1] = true;
+		faults_fail = i >= 4;
+		give_rc(tries[i % 4].step);
+		if (!faults_fail) {
+			expect("");
+			assert_true(faults[FAULT_RESPONDER].waits);
+			resolve(FAULT_RESPONDER, true);
+			work_only();
+		}
+		assert_int_equal(1, faults[FAULT_RESPONDER].count);
+		expect(tries[i % 4].out);
+		world_end();
+	}
+}
+
+/* The page came after all, and the next one may be waited for. */
+static void a_fault_may_fail_and_then_succeed(void **state)
+{
+	world_new(QP_RC, QP_RC, 10);
+	fake_mkeys[1].absent[1] = fake_mkeys[1].absent[2] = true;
+	give_rc((struct step) { IB_READ_REQUEST, 10, 0, 300, V(FAKE_PAGE - 256) });
+	expect("FIRST 10:256");
+	fake_mkeys[1].absent[1] = false;
+	resolve(FAULT_RESPONDER, true);
+	expect("LAST 11:44");
+	give_rc((struct step) { IB_WRITE_ONLY, 12, 1, 1, V(2 * FAKE_PAGE) });
+	expect("");
+	resolve(FAULT_RESPONDER, false);
+	expect("ACK 12");
+	world_end();
+}
+
+/* While a read waits, writes are executed and acknowledged after it, in order. */
+static void nothing_overtakes_a_read(void **state)
+{
+	world_new(QP_RC, QP_RC, 10);
+	post_recv(1, 0, 1);
+	fake_mkeys[1].absent[1] = true;
+	memset(memory[1] + 8, 0, 8);
+	give_rc((struct step) { IB_READ_REQUEST, 10, 0, 10, V(FAKE_PAGE) });
+	give_rc((struct step) { IB_WRITE_ONLY, 11, 1, 1, V(0) });
+	give_rc((struct step) { IB_FETCH_ADD, 12, .va = V(8) });
+	give_rc((struct step) { IB_READ_REQUEST, 13, 0, 10, V(0) });
+	give_rc((struct step) { IB_SEND_ONLY, 14, 1 });
+	expect("send#0, 1");
+	resolve(FAULT_RESPONDER, false);
+	expect("ONLY 10:10, ATOMIC 12=0, ONLY 13:10, ACK 14");
+	world_end();
+}
+
+/* What needs another answer than an ACK is put off, and comes again after the read. */
+static void errors_wait_for_reads(void **state)
+{
+	static const struct { struct step step; const char *out; } tries[] = {
+		{ { IB_WRITE_ONLY, 11, 1, 1, V(0), 0x777 }, "NAK2 11, ERR" },
+		{ { IB_SEND_ONLY, 11, 1 }, "RNR12 11" },
+		{ { IB_SEND_LAST, 11, 1 }, "NAK1 11, ERR" },
+		{ { IB_WRITE_ONLY, 11, 1, 1, V(2 * FAKE_PAGE) }, "" },
+	};
+
+	for (int i = 0; i < 4; i++) {
+		world_new(QP_RC, QP_RC, 10);
+		fake_mkeys[1].absent[1] = fake_mkeys[1].absent[2] = true;
+		give_rc((struct step) { IB_READ_REQUEST, 10, 0, 10, V(FAKE_PAGE) });
+		give_rc(tries[i].step);
+		give_rc((struct step) { IB_WRITE_ONLY, 12, 1, 1, V(0) });
+		expect("");
+		resolve(FAULT_RESPONDER, false);
+		expect("ONLY 10:10, NAK0 11");
+		give_rc(tries[i].step);
+		expect(tries[i].out);
+		world_end();
+	}
+}
+
+/* The requester was faster than the NAK that was owed: an ACK is due, no NAK. */
+static void what_was_put_off_may_come_again_in_time(void **state)
+{
+	world_new(QP_RC, QP_RC, 10);
+	fake_mkeys[1].absent[1] = true;
+	give_rc((struct step) { IB_READ_REQUEST, 10, 0, 10, V(FAKE_PAGE) });
+	give_rc((struct step) { IB_SEND_ONLY, 11, 1 });
+	post_recv(1, 0, 100);
+	give_rc((struct step) { IB_SEND_ONLY, 11, 1 });
+	expect("send#0, 1");
+	resolve(FAULT_RESPONDER, false);
+	expect("ONLY 10:10, ACK 11");
+	world_end();
+}
+
+/* A read is answered in turns, and goes on from where it is asked again. */
+static void a_long_read_begins_again_where_it_is_asked(void **state)
+{
+	struct list *e = &fake_link.wire;
+
+	world_new(QP_RC, QP_RC, 10);
+	fake_mkeys[1].absent[8] = true;		/* after 32 packets */
+	give_rc((struct step) { IB_READ_REQUEST, 10, 0, 64 * 256, V(0) });
+	assert_true(faults[FAULT_RESPONDER].waits);
+	give_rc((struct step) { IB_READ_REQUEST, 12, 0, 62 * 256, V(512) });
+	assert_int_equal(1, faults[FAULT_RESPONDER].count);
+	resolve(FAULT_RESPONDER, false);
+	work_only();
+	for (uint32_t i = 0; i < 32 + 62; i++) {
+		uint32_t psn = i < 32 ? 10 + i : 12 + i - 32;
+		struct packet *p;
+
+		e = e->next;
+		assert_ptr_not_equal(&fake_link.wire, e);
+		p = list_item(e, struct packet, entry);
+		assert_int_equal(psn, p->psn);
+		assert_int_equal(i == 0 || i == 32 ? IB_READ_RESP_FIRST :
+				 psn == 73 ? IB_READ_RESP_LAST : IB_READ_RESP_MIDDLE,
+				 packet_operation(p));
+		assert_memory_equal(memory[1] + (psn - 10) * 256, p->payload, 256);
+	}
+	assert_ptr_equal(&fake_link.wire, e->next);
+	world_end();
+}
+
+/* Responses wait for packets; the request itself becomes an ACK. */
+static void an_empty_pool_delays_reads(void **state)
+{
+	char said[1024];
+
+	world_new(QP_RC, QP_RC, 10);
+	fake_link.limit = 3;
+	give_rc((struct step) { IB_READ_REQUEST, 10, 0, 4 * 256, V(0) });
+	say_all(said);
+	assert_string_equal("FIRST 10:256, MIDDLE 11:256, MIDDLE 12:256", said);
+	work_only();
+	expect("LAST 13:256");
+	fake_link.limit = 1;
+	give_rc((struct step) { IB_WRITE_ONLY, 14, 1, 1, V(0) });
+	expect("ACK 14");
+	world_end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_write_waits_for_its_page),
+		cmocka_unit_test(a_receive_may_meet_a_page_that_is_absent),
+		cmocka_unit_test(a_page_that_does_not_come_is_an_error),
+		cmocka_unit_test(a_fault_may_fail_and_then_succeed),
+		cmocka_unit_test(nothing_overtakes_a_read),
+		cmocka_unit_test(errors_wait_for_reads),
+		cmocka_unit_test(what_was_put_off_may_come_again_in_time),
+		cmocka_unit_test(a_long_read_begins_again_where_it_is_asked),
+		cmocka_unit_test(an_empty_pool_delays_reads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
