@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The client of the vfio-user socket: messages, whole and cut, with descriptors of several
+ * kinds and numbers.  main.c is included, so the device behind the socket is the program's
+ * own.
+ *
+ * After each input no descriptor is open that was not before, and no guest memory is mapped.
+ */
+#define main connectx_main
+#include "../main.c"
+#undef main
+#include "clock.h"
+#include "vfio_msg.h"
+#include "world.h"
+#include <linux/vfio.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#define SENDS 48
+#define BODY_MAX 5000
+
+static struct model m = { .listener = -1, .signals = -1 };
+static int peer = -1, memory = -1;
+static unsigned int fds_before;
+
+static void make_model(void)
+{
+	FILE *log = fopen("/dev/null", "we");
+
+	must(log);
+	trace_to(log, false);
+	signal(SIGPIPE, SIG_IGN);
+	clock_reset();
+	memory = memfd_create("memory", MFD_CLOEXEC);
+	must(memory >= 0 && !ftruncate(memory, 0x10000));
+	m.loop = loop_new();
+	must(m.loop);
+	pci_init(&m.pci, function_reset, &m);
+	m.hca = hca_new(m.loop, &m.dma, 0x0200000000000001ull);
+	must(m.hca);
+	m.hca->raise = raise_vector;
+	m.hca->raise_arg = &m;
+	m.hca->link = link_new(m.hca, NULL, NULL);
+	must(m.hca->link);
+}
+
+static void plug(void)
+{
+	int sv[2], size = 1 << 14;
+
+	fds_before = open_fds();
+	must(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sv));
+	/* Small, so that replies have to wait. */
+	setsockopt(sv[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	peer = sv[1];
+	m.vfu = vfu_new(m.loop, &m.dma, &device, &m, sv[0]);
+	must(m.vfu);
+}
+
+static void unplug(void)
+{
+	if (peer >= 0)
+		close(peer);
+	peer = -1;
+	for (int i = 0; i < 4; i++)
+		loop_turn(m.loop);
+	vfu_free(m.vfu);
+	m.vfu = NULL;
+	hca_reset(m.hca);
+	pci_reset(&m.pci);
+	for (int i = 0; i < 4; i++)
+		loop_turn(m.loop);
+	must(loop_is_empty(m.loop));
+	must(!loop_watched(m.loop));
+	must(!m.dma.count);
+	must(!m.hca->memory);
+	must(open_fds() == fds_before);
+}
+
+static int some_fd(u8 kind)
+{
+	int sv[2], fd;
+
+	switch (kind % 6) {
+	case 0:
+		return eventfd(0, EFD_CLOEXEC | (kind & 8 ? EFD_NONBLOCK : 0));
+	case 1:
+		return open("/dev/null", O_RDWR | O_CLOEXEC);
+	case 2:
+		return eventfd(0xfffffffe, EFD_CLOEXEC | EFD_NONBLOCK);
+	case 3:
+		must(!pipe(sv));
+		close(sv[kind >> 3 & 1]);
+		return sv[~kind >> 3 & 1];
+	default:
+		fd = dup(memory);
+		must(fd >= 0);
+		return fd;
+	}
+}
+
+static void send_some(const u8 *bytes, size_t len, unsigned int fds, u8 kind)
+{
+	union {
+		struct cmsghdr align;
+		u8 bytes[CMSG_SPACE(MAX_FDS * 2 * sizeof(int))];
+	} control = { 0 };
+	struct iovec iov = { (void *)bytes, len };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	int fd[MAX_FDS * 2];
+
+	if (peer < 0)
+		return;
+	for (unsigned int i = 0; i < fds; i++)
+		fd[i] = some_fd(kind + i);
+	if (fds) {
+		msg.msg_control = &control;
+		msg.msg_controllen = CMSG_SPACE(fds * sizeof(int));
+		control.align.cmsg_level = SOL_SOCKET;
+		control.align.cmsg_type = SCM_RIGHTS;
+		control.align.cmsg_len = CMSG_LEN(fds * sizeof(int));
+		memcpy(CMSG_DATA(&control.align), fd, fds * sizeof(int));
+	}
+	if (len)
+		sendmsg(peer, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	for (unsigned int i = 0; i < fds; i++)
+		close(fd[i]);
+}
+
+static void put(u8 *at, uint64_t value, size_t len)
+{
+	memcpy(at, &value, len);	/* the protocol is in the host's byte order */
+}
+
+static size_t access_body(struct input *in, u8 *body, bool write)
+{
+	u8 how = in8(in);
+	uint32_t count = how & 1 ? in16(in) : 1u << (how >> 1 & 3);
+	bool config = how & 8;
+	uint64_t offset = how & 16 ? in64(in) : in32(in) % (config ? PCI_CONFIG_SIZE : 0x20000);
+
+	put(body, offset, 8);
+	put(body + 8, how & 32 ? in8(in) : config ? VFU_CONFIG : VFU_BAR0, 4);
+	put(body + 12, count, 4);
+	if (!write)
+		return 16;
+	if (count > 64)
+		in_bytes(in, body + 16, 64);
+	else
+		in_bytes(in, body + 16, count);
+	return 16 + (count < 4096 ? count : 4096);
+}
+
+static size_t map_body(struct input *in, u8 *body, bool unmap)
+{
+	u8 how = in8(in);
+	uint64_t addr = in8(in) * 0x1000ull, size = (in8(in) % 16 + 1) * 0x1000ull;
+
+	put(body, unmap ? 24 : 32, 4);
+	put(body + 4, how & 1 ? in8(in) : unmap ? 0 : 3, 4);
+	if (how & 2)
+		addr = in64(in);
+	if (how & 4)
+		size = in64(in);
+	if (unmap) {
+		put(body + 8, addr, 8);
+		put(body + 16, size, 8);
+		return 24;
+	}
+	put(body + 8, how & 8 ? in64(in) : 0, 8);
+	put(body + 16, addr, 8);
+	put(body + 24, size, 8);
+	return 32;
+}
+
+static size_t irqs_body(struct input *in, u8 *body, unsigned int *fds)
+{
+	u8 how = in8(in);
+
+	put(body, 20, 4);
+	put(body + 4, how & 1 ? in8(in) : 0x24, 4);
+	put(body + 8, how & 2 ? in8(in) : VFIO_PCI_MSIX_IRQ_INDEX, 4);
+	put(body + 12, how & 4 ? in32(in) : how >> 4, 4);
+	*fds = in8(in) % (MAX_FDS * 2);
+	put(body + 16, how & 8 ? in32(in) : *fds, 4);
+	return 20;
+}
+
+/* Many stores in one message: {offset, region, count, 8 bytes} each. */
+static size_t multi_body(struct input *in, u8 *body)
+{
+	unsigned int count = in8(in) % 20;
+
+	put(body, count, 8);
+	for (unsigned int i = 0; i < count; i++) {
+		u8 how = in8(in), *at = body + 8 + i * 24;
+
+		put(at, in32(in) % 0x20000, 8);
+		put(at + 8, how & 1 ? VFU_CONFIG : VFU_BAR0, 4);
+		put(at + 12, how & 2 ? in8(in) : 1u << (how >> 2 & 3), 4);
+		in_bytes(in, at + 16, 8);
+	}
+	return 8 + count * 24;
+}
+
+static void send_message(struct input *in)
+{
+	static const u8 commands[] = { 1, 2, 2, 3, 4, 5, 7, 8, 9, 10, 10, 13, 15, 10, 9, 2 };
+	static u8 bytes[sizeof(struct header) + BODY_MAX];
+	u8 how = in8(in), kind = in8(in), *body = bytes + sizeof(struct header);
+	unsigned int fds = how & 0x80 ? kind % 4 : 0;
+	struct header h = {
+		.id = how, .command = commands[how % sizeof(commands)],
+		.flags = how & 0x20 ? 0x10 : 0,
+	};
+	static const char version[] = "{\"capabilities\":{\"max_msg_fds\":8,"
+				      "\"write_multiple\": true}}";
+	size_t len;
+
+	memset(bytes, 0, sizeof(bytes));
+	switch (h.command) {
+	case MSG_VERSION:
+		memcpy(body + 4, version, sizeof(version));
+		len = 4 + sizeof(version);
+		break;
+	case 2:
+	case 3:
+		len = map_body(in, body, h.command == 3);
+		if (h.command == 2 && !(kind & 0x10))
+			fds = 1;
+		break;
+	case 8:
+		len = irqs_body(in, body, &fds);
+		break;
+	case 9:
+	case 10:
+		len = access_body(in, body, h.command == 10);
+		break;
+	case 15:
+		len = multi_body(in, body);
+		break;
+	default:
+		len = 32;
+		put(body, how & 0x10 ? in32(in) : 32, 4);
+		put(body + 8, in8(in), 4);
+	}
+	if (how & 0x40) {			/* something is wrong with it */
+		h.command = kind & 1 ? in16(in) : h.command;
+		h.flags = kind & 2 ? in32(in) : h.flags;
+		len += kind & 4 ? (int8_t)in8(in) : 0;
+		if (len > BODY_MAX)
+			len = 0;
+		if (kind & 8)
+			body[in16(in) % BODY_MAX] ^= in8(in);
+	}
+	h.size = sizeof(h) + len;
+	if (how & 0x40 && kind & 0x20)
+		h.size = in32(in);
+	memcpy(bytes, &h, sizeof(h));
+	send_some(bytes, sizeof(h) + len, fds, kind);
+}
+
+static void send_raw(struct input *in)
+{
+	u8 bytes[256], len = in8(in);
+
+	send_some(bytes, in_bytes(in, bytes, len), in8(in) % 3, len);
+}
+
+static void read_replies(void)
+{
+	static u8 bytes[8192];
+
+	if (peer >= 0 && recv(peer, bytes, sizeof(bytes), MSG_DONTWAIT) < 0)
+		return;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input in = { data, size };
+
+	if (!m.hca)
+		make_model();
+	clock_reset();
+	plug();
+	if (in8(&in) % 8)
+		send_message(&(struct input){ NULL, 0 });	/* VERSION */
+	for (unsigned int i = 0; i < SENDS && in.left; i++) {
+		u8 what = in8(&in);
+
+		if (what < 0xa0)
+			send_message(&in);
+		else if (what < 0xb0)
+			send_raw(&in);
+		else if (what < 0xe0)
+			loop_turn(m.loop);
+		else if (what < 0xf0)
+			read_replies();
+		else if (what < 0xf8)
+			m.hca->raise(m.hca->raise_arg, in8(&in));
+		else if (peer >= 0 && what < 0xfa)
+			shutdown(peer, SHUT_WR);
+	}
+	for (int i = 0; i < 8; i++) {
+		loop_turn(m.loop);
+		read_replies();
+	}
+	unplug();
+	return 0;
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The device of a target, over dma.c and real mappings, as main.c makes it.
+ *
+ * hca_reset() is what makes an input forget the one before it, so after each input all that
+ * a reset must have undone is compared: the memory that objects took, packets of the pool,
+ * timers and work of the loop, and struct hca itself, byte by byte, with the state after
+ * the first reset.  Pages that nobody may touch lie around guest memory.
+ */
+#define _GNU_SOURCE
+#include "world.h"
+#include "clock.h"
+#include "mkey.h"
+#include "wire.h"
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PAGE 4096u
+#define GUID 0x0200000000000001ull
+#define FDS 256
+
+static struct world the_world;
+static uint8_t *ram;		/* RAM and RAM_MORE */
+static int ram_fd = -1;
+static struct hca as_new;	/* after the first reset */
+
+void broken(const char *what, const char *file, int line)
+{
+	fprintf(stderr, "%s:%d: broken: %s\n", file, line, what);
+	abort();
+}
+
+unsigned int open_fds(void)
+{
+	static struct pollfd fds[FDS];
+	unsigned int count = 0;
+
+	for (int i = 0; i < FDS; i++)
+		fds[i] = (struct pollfd){ .fd = i };
+	poll(fds, FDS, 0);
+	for (int i = 0; i < FDS; i++)
+		count += !(fds[i].revents & POLLNVAL);
+	return count;
+}
+
+uint8_t *ram_at(uint64_t addr, size_t len)
+{
+	uint64_t at = addr - RAM, size = RAM_SIZE + RAM_MORE_SIZE;
+
+	return addr < RAM || len > size || at > size - len ? NULL : ram + at;
+}
+
+void ram_put32(uint64_t addr, uint32_t value)
+{
+	uint8_t *p = ram_at(addr, 4);
+
+	if (p)
+		put_be32(p, value);
+}
+
+uint32_t ram_get32(uint64_t addr)
+{
+	const uint8_t *p = ram_at(addr, 4);
+
+	return p ? be32_at(p) : 0;
+}
+
+void bar_put32(struct world *w, uint64_t offset, uint32_t value)
+{
+	u8 v[4];
+
+	put_be32(v, value);
+	hca_bar_write(w->hca, offset, v, sizeof(v));
+}
+
+void bar_put64(struct world *w, uint64_t offset, uint32_t high, uint32_t low)
+{
+	u8 v[8];
+
+	put_be32(v, high);
+	put_be32(v + 4, low);
+	hca_bar_write(w->hca, offset, v, sizeof(v));
+}
+
+static void raise_vector(void *arg, unsigned int vector)
+{
+	struct world *w = arg;
+
+	must(vector < HCA_VECTORS);
+	w->interrupts++;
+}
+
+/* A page that nobody may touch, where the kernel puts the next mapping beside it. */
+static void guard(void)
+{
+	must(mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+}
+
+static void map(struct world *w, uint64_t addr, uint64_t size, int fd, uint64_t offset,
+		bool writable)
+{
+	guard();
+	must(!dma_map(&w->dma, addr, size, fd, offset, writable));
+	guard();
+}
+
+static void map_all(struct world *w)
+{
+	static const u8 filler[PAGE] = { 0x5a, 0xa5 };
+	int fd;
+
+	ram_fd = memfd_create("ram", MFD_CLOEXEC);
+	fd = memfd_create("read", MFD_CLOEXEC);
+	must(ram_fd >= 0 && fd >= 0 && !ftruncate(ram_fd, RAM_SIZE + RAM_MORE_SIZE));
+	must(write(fd, filler, PAGE) == PAGE);
+	ram = mmap(NULL, RAM_SIZE + RAM_MORE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, ram_fd, 0);
+	must(ram != MAP_FAILED);
+	map(w, RAM, RAM_SIZE, ram_fd, 0, true);
+	map(w, RAM_MORE, RAM_MORE_SIZE, ram_fd, RAM_SIZE, true);
+	map(w, RAM_READ, PAGE, fd, 0, false);
+	map(w, RAM_NOWHERE, PAGE, -1, 0, true);
+	close(fd);
+}
+
+void world_remap(struct world *w)
+{
+	size_t len = 1;
+
+	if (dma_run(&w->dma, RAM_MORE, &len, true))
+		must(!dma_unmap(&w->dma, RAM_MORE, RAM_MORE_SIZE));
+	else
+		must(!dma_map(&w->dma, RAM_MORE, RAM_MORE_SIZE, ram_fd, RAM_SIZE, true));
+}
+
+/* What says things once, and what is only read up to a count that is 0, does not matter. */
+static void forget_the_harmless(struct hca *hca)
+{
+	memset(hca->cmd.unknown, 0, sizeof(hca->cmd.unknown));
+	memset(hca->pages, 0, sizeof(hca->pages));
+	hca->port.unknown_reg = 0;
+}
+
+static void make(struct world *w)
+{
+	FILE *log = fopen("/dev/null", "we");
+
+	must(log);
+	setvbuf(log, NULL, _IOFBF, 1 << 16);
+	trace_to(log, false);
+	signal(SIGPIPE, SIG_IGN);
+	clock_reset();
+	map_all(w);
+	w->loop = loop_new();
+	must(w->loop);
+	w->hca = hca_new(w->loop, &w->dma, GUID);
+	must(w->hca);
+	w->hca->raise = raise_vector;
+	w->hca->raise_arg = w;
+	w->hca->link = link_new(w->hca, NULL, NULL);
+	must(w->hca->link);
+	world_end(w);
+	forget_the_harmless(w->hca);
+	memcpy(&as_new, w->hca, sizeof(as_new));
+}
+
+struct world *world_get(void)
+{
+	if (!the_world.hca)
+		make(&the_world);
+	return &the_world;
+}
+
+void world_begin(struct world *w)
+{
+	size_t len = 1;
+
+	memset(ram, 0, RAM_SIZE + RAM_MORE_SIZE);
+	if (!dma_run(&w->dma, RAM_MORE, &len, true))
+		world_remap(w);
+	clock_reset();
+	loop_turn(w->loop);
+}
+
+void world_turns(struct world *w, unsigned int n)
+{
+	while (n--)
+		loop_turn(w->loop);
+}
+
+void world_end(struct world *w)
+{
+	struct hca *hca = w->hca;
+
+	tracing = false;
+	hca_reset(hca);
+	must(wire_is_empty(hca->link));
+	/* Work of the link that finds nothing to do. */
+	world_turns(w, 4);
+	must(loop_is_empty(w->loop));
+	must(!hca->memory);
+	if (!as_new.loop)
+		return;
+	wire_rejoin(hca->link);
+	forget_the_harmless(hca);
+	for (size_t i = 0; i < sizeof(*hca); i++) {
+		if (((u8 *)hca)[i] != ((u8 *)&as_new)[i]) {
+			fprintf(stderr, "byte %zu of struct hca\n", i);
+			broken("a reset makes the device as new", __FILE__, __LINE__);
+		}
+	}
+}
