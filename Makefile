@@ -17,8 +17,8 @@ check: ready ## run the tests; T=pattern runs some (see scripts/check --help), D
 bench: ready ## measure registration and transfer beside ordinary memory; tables and plots in build/bench
 	@scripts/bench
 
-shell: ready ## an interactive guest with rxe up and the tools on the path
-	@scripts/shell
+shell: ready ## an interactive guest with an RDMA device and the tools on the path; DEVICE=connectx for the ConnectX model
+	@scripts/shell $(if $(DEVICE),"--$$DEVICE")
 
 scoreboard: ready ## rdma-core's suite on the stock stack beside ours; build/report/index.html shows all results
 	@scripts/scoreboard
@@ -41,6 +41,9 @@ rdma-core: ## build rdma-core, print its path
 perftest: ## build perftest with buffers of DRM devices, print its path
 	@scripts/perftest
 
+connectx: ## build the ConnectX model and its fabric, print their path
+	@scripts/connectx
+
 update: ## look for newer sources at Debian
 	@for project in linux rdma-core perftest; do scripts/sources --update $$project || exit; done
 
@@ -52,6 +55,6 @@ distclean: clean ## remove the cache too
 
 # Report what the host lacks before anything is built.
 ready:
-	@kit/ready kernel$(if $(DEBUG),-debug) rdma-core-obj perftest-obj
+	@kit/ready kernel$(if $(DEBUG),-debug) rdma-core-obj perftest-obj connectx connectx-test
 
-.PHONY: help demo check bench shell scoreboard report series check-series kernel rdma-core perftest update clean distclean ready
+.PHONY: help demo check bench shell scoreboard report series check-series kernel rdma-core perftest connectx update clean distclean ready

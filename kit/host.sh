@@ -91,7 +91,7 @@ check_ids() {
 # --- Room on the disks -------------------------------------------------------
 
 # The sizes after a whole "make check"; the README has them too.
-build_takes='2.5 GB' cache_takes='1.8 GB'
+build_takes='2.6 GB' cache_takes='1.9 GB'
 
 # takes PRODUCT PLACE MB: to make PRODUCT needs MB in PLACE (cache, build or tmp).
 takes() { room[$1:$2]=$3; }
@@ -103,8 +103,8 @@ need() {
 	case $1 in
 	rootfs)
 		[ ! -e "$(rootfs_dir).stamp" ] || return 0
-		takes rootfs cache 1200
-		takes rootfs tmp 1600
+		takes rootfs cache 1350
+		takes rootfs tmp 1750
 		;;
 	source-*)
 		case $1 in *-linux) own=${LINUX_SRC-} ;; *-rdma-core) own=${RDMA_CORE_SRC-} ;; esac
@@ -122,6 +122,13 @@ need() {
 	check-*) # a tree and objects of check-series
 		[ ! -e "$build/check-series/${1#check-}-obj" ] || return 0
 		case $1 in *-linux) takes "$1" build 2200 ;; *) takes "$1" build 200 ;; esac
+		;;
+	connectx*)
+		need rootfs
+		[ ! -e "$build/$1" ] || return 0
+		need linux
+		need rdma-core-obj
+		case $1 in connectx) takes "$1" build 5 ;; *) takes "$1" build 50 ;; esac
 		;;
 	*-obj)
 		need rootfs

@@ -3,7 +3,7 @@
 
 A Reader takes the output piece by piece and passes each Case on as soon as it has a
 result.  A dialect knows what the lines of one kind of program mean: Tap (the
-kernel's C harness), Unittest (unittest -v), Kunit.
+kernel's C harness), Unittest (unittest -v), Kunit, Cmocka.
 
 A program that dies, hangs, or ends without a result for each of its cases gets a
 failed case "program", and a complaint of the kernel is a failed case "kernel log".
@@ -128,6 +128,33 @@ class Kunit(Tap):
         name, result, reason, log = super().read(line.strip())
         name, _, said = name.partition(" # ")
         return f"{self.suite}: {name}", result, reason or said, log
+
+
+class Cmocka(Tap):
+    """The TAP of cmocka.  What it says about a failure follows the result, and a skip has
+    no name but that behind its word."""
+
+    def __init__(self):
+        super().__init__()
+        self.said = {}      # what follows the result of a case
+        self.last = None    # the case whose lines follow
+
+    def read(self, line):
+        if self.last and line.startswith("# ") and not re.match(r"# (not )?ok - ", line):
+            self.said[self.last].append(line)
+            return None
+        self.last = None
+        case = super().read(line)
+        if not case:
+            return None
+        name, result, reason, log = case
+        if result == "skip":
+            return name or reason, result, "", log
+        self.last, self.said[name] = name, []
+        return name, result, "", log
+
+    def afterwards(self, name):
+        return self.said.get(name, [])
 
 
 class Reader:

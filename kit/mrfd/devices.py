@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The RDMA devices that the tests run on: the one description of each.
 
-Every guest program runs on every device of DEVICES.  A program learns about its
-device from the environment (see env()) and skips a case that the device cannot
-run.  To add a device is to add a Device here.
+Every guest program runs on every device of DEVICES, on the kernels that have its
+driver.  A program learns about its device from the environment (see env()) and skips a
+case that the device cannot run.  To add a device is to add a Device here.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,12 @@ class Device:
     title: str      # for people
     can: str        # words for what another device may lack, see tests/lib/device.h
     setup: str      # the shell command that adds it in a guest, once eth0 is up
-    netdev: str     # its network device
+    netdev: str     # its network device, or empty
     qemu: tuple = ()    # the arguments of QEMU's -device that it needs
     append: str = ""    # kernel parameters that it needs
+    needs: tuple = ()   # what scripts/ builds for it
+    vendor: str = ""    # of which rdma-core's suite has modules: test_VENDOR_...
+    kernels: tuple = ("base", "debug", "kcsan", "stock")    # that have its driver
 
     def env(self):
         """The variables that describe it to the programs in the guest."""
@@ -30,5 +33,12 @@ RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
              "reg_mr_fd rereg_mr_fd memfd io-memory vmap atomics atomic-write flush "
              "window-type-1 window-type-2 rdma-cm add-delete rxe-queues",
              setup="rdma link add rxe0 type rxe netdev eth0", netdev="eth0")
+
+# By default the driver makes 3000 mkeys in the background, and destroys them at power-off:
+# 20 seconds.  With profile 0 it makes none in advance.
+CONNECTX = Device("connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
+                  "reg_mr_fd memfd on-demand atomics window-type-1 window-type-2",
+                  setup="", netdev="", qemu=("connectx",), append="mlx5_core.prof_sel=0",
+                  needs=("connectx",), vendor="mlx5", kernels=("base", "stock"))
 
 DEVICES = [RXE]

@@ -17,6 +17,10 @@ however the program ends.  QEMU inherits every socket and file as a descriptor. 
 name can collide or be too long, no file must be removed afterwards, and the kernel's
 image may be outside of what the userland shows.  Sockets also join the guests of one
 network.
+
+A guest with the device "connectx" has a second process, the ConnectX model: see
+kit/with-connectx, which runs QEMU then.  What the model prints is in connectx.log, beside
+console.log.
 """
 
 import contextlib
@@ -40,8 +44,13 @@ from mrfd.paths import BUILD, CACHE, INSIDE, SCRIPTS, TOP, inside
 GUEST = f"{INSIDE}/kit/guest"  # the programs that the kit runs in a guest
 
 TIMED_OUT, BROKEN, COMPLAINED = 124, 125, 70
+MODEL_FAILED = 99  # of kit/with-connectx
 KERNELS = {"base": [], "debug": ["--debug"], "kcsan": ["--kcsan"], "stock": ["--stock"]}
-DEVICES = {"virtio-gpu": "virtio-gpu-pci"}
+MODEL_SOCKET = "/tmp/connectx"  # in the userland of one guest
+# The model has a PCIe port of its own: QEMU hides the link of a device that has none.
+DEVICES = {"virtio-gpu": "virtio-gpu-pci",
+           "connectx": json.dumps({"driver": "vfio-user-pci", "bus": "port99",
+                                   "socket": {"type": "unix", "path": MODEL_SOCKET}})}
 MAX_GUESTS = 254  # in one network: 10.0.0.1 to 10.0.0.254
 MAX_CPUS = 16     # CONFIG_NR_CPUS of the kit's kernels
 
@@ -100,6 +109,13 @@ def kernel_image(kernel="base"):
 def init_program():
     """The path of the guests' first process, compiled if needed."""
     return tool("build", where=os.path.join(TOP, "kit/guest"))
+
+
+@functools.cache
+def model_directory():
+    """The directory with the ConnectX model and its fabric, as a path inside; they are built
+    if needed."""
+    return inside(tool("connectx"))
 
 
 def network_setup(number, count, device=None):
@@ -212,9 +228,10 @@ class Guest:
 
     command   list of words
     kernel    base, debug, kcsan, stock, or the path of a bzImage
-    devices   what QEMU's -device takes; bus=portN makes a port to unplug from
+    devices   what QEMU's -device takes; bus=portN makes a port to unplug from; "connectx"
     append    more for the kernel's command line
     links     the network: a list of connected sockets (see network()); mac: its number there
+    fabric    the socket of a fabric.Fabric; without one its ConnectX is alone
     setup     words put before the command in the guest (see network_setup())
     output    called with each piece of output as it comes
     stdin     whether the command reads what send() writes
@@ -224,19 +241,20 @@ class Guest:
     accel     kvm or tcg; without it accelerator() decides
 
     Afterwards it has status (see scripts/boot --help), output, console (text), reports,
-    and why: a line, if the guest did not end as it should.
+    and, if the guest did not end as it should, why (a line), and with log and tail() the
+    file that says more.
     """
 
     def __init__(self, command, *, name="guest", kernel="base", memory="1G", cpus=2,
                  devices=(), append="", env=None, timeout=600, log_dir=None, links=(),
-                 mac=0, setup=(), output=None, stdin=False, tty=None, allow=(), icount=False,
-                 accel=None):
+                 mac=0, fabric=None, setup=(), output=None, stdin=False, tty=None, allow=(),
+                 icount=False, accel=None):
         self.command, self.name, self.kernel = list(command), name, kernel
         self.memory, self.cpus, self.devices, self.append = memory, cpus, list(devices), append
         self.env, self.timeout, self.links, self.mac = dict(env or {}), timeout, list(links), mac
         self.setup, self.on_output, self.stdin, self.tty = list(setup), output, stdin, tty
         self.allow, self.icount, self.accel = list(allow), icount, accel
-        self.log_dir = log_dir
+        self.log_dir, self.fabric, self.log = log_dir, fabric, "console.log"
         self.status, self.reports, self.why = None, [], None
         self._output, self._console, self._process = bytearray(), bytearray(), None
         self._ended, self._stop, self._spawned = threading.Event(), False, threading.Event()
@@ -257,6 +275,14 @@ class Guest:
         """What the kernel has written so far."""
         return bytes(self._console).decode(errors="replace")
 
+    def tail(self, count=40):
+        """The last lines of the log that tells why it failed."""
+        text = self.console
+        if self.log != "console.log":
+            with open(os.path.join(self.log_dir, self.log), errors="replace") as f:
+                text = f.read()
+        return console.tail(text, count)
+
     def start(self):
         """Start QEMU; return when it runs."""
         image = kernel_image(self.kernel)
@@ -269,6 +295,8 @@ class Guest:
         for channel in ("console", "out", "status", "qmp"):
             self._ends[channel], theirs[channel] = socket.socketpair()
         words = self._qemu_words(*self._files, {c: s.fileno() for c, s in theirs.items()})
+        if "connectx" in self.devices:
+            words = self._model_words() + words
         self.monitor = Monitor(self._ends["qmp"])
         fds = [s.fileno() for s in (*theirs.values(), *self.links)] + self._files
         self._thread = threading.Thread(target=self._attend, daemon=True,
@@ -400,6 +428,17 @@ class Guest:
             words += ["-device", device]
         return words
 
+    def _model_words(self):
+        """What goes before QEMU's words if the guest has a ConnectX."""
+        self._files.append(os.open(os.path.join(self.log_dir, "connectx.log"),
+                                   os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+        words = [f"{INSIDE}/kit/with-connectx", str(self._files[-1]), MODEL_SOCKET,
+                 f"{model_directory()}/connectx"]
+        if self.fabric:  # whose models need different GUIDs
+            guid = 0x2c9030000000000 + 256 * self.mac
+            words += ["--fabric", self.fabric, "--guid", f"{guid:016x}"]
+        return [*words, "--"]
+
     def _network_words(self):
         if not self.links:
             return []
@@ -506,7 +545,10 @@ class Guest:
     def _conclude(self):
         self.reports = console.reports(self.console, self.allow)
         said = EXIT.fullmatch(self._exit)
-        if self._timed_out:
+        if self._process.returncode == MODEL_FAILED and "connectx" in self.devices:
+            self.status, self.log = BROKEN, "connectx.log"
+            self.why = f"the ConnectX model failed: {self.tail(1).partition(': ')[2]}"
+        elif self._timed_out:
             self.status = TIMED_OUT
             self.why = "did not power off" if said else f"still running after {self.timeout:g} s"
         elif self._stop and not said:

@@ -58,7 +58,7 @@ class Guests:
             if guest.status == machine.TIMED_OUT:
                 why = f"still booting after {BOOT_LIMIT} s"
             reader.end(guest.status, f"the guest did not start: {why}",
-                       console.tail(guest.console).split("\n"))
+                       guest.tail().split("\n"))
             return
         self.name, self.reader = name, reader
         reader.start()
@@ -70,7 +70,7 @@ class Guests:
             why = guest.why
             if guest.status == machine.TIMED_OUT:
                 why = f"still running after {limit} s"
-            reader.end(guest.status, why, console.tail(guest.console).split("\n"))
+            reader.end(guest.status, why, guest.tail().split("\n"))
             self._complain(guest, reader.complaint)
             return
         reader.end(status)
@@ -95,8 +95,7 @@ class Guests:
             guest.stop()
         where = f"guest of {self.first} to {self.name}"
         if guest.why:
-            self.tell(Case(where, "end", "not ok", guest.why,
-                           console.tail(guest.console).split("\n")))
+            self.tell(Case(where, "end", "not ok", guest.why, guest.tail().split("\n")))
         self._complain(guest, lambda reports: self._blame_nobody(where, reports))
 
     # How it is done

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The test programs: find them, build what they need, run them.
 
-A program is one process, on the host or in a guest: a file of host tests, a guest
-program on one device, a module of rdma-core's suite, KUnit, the demo.  cases() reads
-the names of its cases from its source.  With wanted it runs only these cases, by the
-options of its own harness.  Nothing is built to find the programs; build() builds what
-the selected ones need.
+A program is one process, on the host or in a guest: a file of host tests, one of the
+ConnectX model's unit tests, a guest program on one device, a module of rdma-core's suite,
+KUnit, the demo.  cases() reads the names of its cases from its source.  With wanted it
+runs only these cases, by the options of its own harness.  Nothing is built to find the
+programs; build() builds what the selected ones need.
 """
 
 import copy
@@ -20,17 +20,18 @@ import sys
 from mrfd import environment
 from mrfd import machine
 from mrfd import sources
-from mrfd.cases import Kunit, Reader, Tap, Unittest
+from mrfd.cases import Cmocka, Kunit, Reader, Tap, Unittest
 from mrfd.devices import DEVICES
 from mrfd.machine import GUEST
 from mrfd.paths import BUILD, SCRIPTS, TOP, inside
 
 TESTS = os.path.join(TOP, "tests")
+MODEL = os.path.join(TOP, "devices/connectx/test")
 OUT = os.path.join(BUILD, "tests")  # what is built of tests/
 NOT_CASES = {"host", "lib", "bench"}  # folders of tests/ without guest programs
 # Exporters of every kind: see tests/lib/memory.h.
 EXPORTERS = ["bochs-display", "virtio-gpu"]
-# Tests of rdma-core for hardware that the guests do not have.
+# Tests of rdma-core for the hardware of one vendor.
 VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 
 # Which programs run on which kernel, by their names without the device.  On the base
@@ -45,6 +46,12 @@ CONCURRENT = re.compile(r"access/(cut|data|windows)|interface/(fuzz|lifetime)|lo
                         r"rereg/inflight|kcsan")
 RUNS_ON = {"base": lambda name: not FAULTS.fullmatch(name), "debug": DEBUG.fullmatch,
            "kcsan": CONCURRENT.fullmatch}
+
+
+def runs_on(program, kernel):
+    """Whether the program runs on this kernel."""
+    here = program.device is None or kernel in program.device.kernels
+    return here and bool(RUNS_ON[kernel](program.name))
 
 
 @functools.cache  # a run uses one build of each, even if a source is edited meanwhile
@@ -134,6 +141,24 @@ class Host(Program):
 
     def words(self):
         return [sys.executable, "-m", "unittest", "-v", *(self.wanted or [self.module])]
+
+
+class Model(Program):
+    """A file of the ConnectX model's unit tests.  All its cases run, whichever are wanted."""
+
+    dialect = Cmocka
+    needs = "connectx --test",
+
+    def __init__(self, path, kernel):
+        self.path, self.file = path, os.path.basename(path)[:-len(".c")]
+        super().__init__(f"model/{self.file.removeprefix('test_')}", kernel)
+
+    def cases(self):
+        return sources.cmocka_cases(self.path)
+
+    def words(self):
+        return [os.path.join(SCRIPTS, "enter"), "env", "CMOCKA_MESSAGE_OUTPUT=tap",
+                f"{product('connectx', '--test')}/{self.file}"]
 
 
 class Demo(Program):
@@ -270,7 +295,8 @@ def suite(kernel, device, stock=False):
     flags = ["--stock"] if stock else []
     tree = machine.tool("join", *flags, "rdma-core")
     for path in sorted(glob.glob(os.path.join(tree, "tests/test_*.py"))):
-        if not VENDOR.match(os.path.basename(path)):
+        vendor = VENDOR.match(os.path.basename(path))
+        if not vendor or vendor[1] == device.vendor:
             yield Suite(path, kernel, device, flags)
 
 
@@ -278,10 +304,12 @@ def ours(kernel):
     """The programs of this project: all but rdma-core's suite."""
     for path in sorted(glob.glob(os.path.join(TESTS, "host/test_*.py"))):
         yield Host(os.path.basename(path)[len("test_"):-len(".py")], kernel)
+    for path in sorted(glob.glob(os.path.join(MODEL, "test_*.c"))):
+        yield Model(path, kernel)
     yield KunitProgram(kernel, DEVICES[0])
     for device in DEVICES:
         yield from guest_programs(kernel, device)
-    yield Kcsan(kernel, DEVICES[-1])
+    yield Kcsan(kernel, [device for device in DEVICES if "kcsan" in device.kernels][-1])
     yield Demo("demo", kernel)
 
 
@@ -305,7 +333,8 @@ def build_tests(targets):
 
 def build(programs):
     """Build what these programs need, and nothing else."""
-    needs = {need: program.kernel for program in programs for need in program.needs}
+    needs = {need: program.kernel for program in programs
+             for need in (*program.needs, *(program.device.needs if program.device else ()))}
     for need, kernel in needs.items():
         if need == "kernel":
             machine.kernel_image(kernel)

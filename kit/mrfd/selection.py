@@ -15,7 +15,7 @@ import difflib
 import re
 
 from mrfd import programs
-from mrfd.programs import RUNS_ON
+from mrfd.programs import RUNS_ON, runs_on
 
 
 class NoMatch(Exception):
@@ -96,11 +96,11 @@ def select(pattern, kernel):
     """The programs that a pattern selects on this kernel; NoMatch if there is none."""
     found = _candidates(pattern, kernel)
     selected = match(pattern, found)
-    here = [p for p in selected if RUNS_ON[kernel](p.name)]
+    here = [p for p in selected if runs_on(p, kernel)]
     if here:
         return here
     if selected:
-        others = [k for k, runs in RUNS_ON.items() if any(runs(p.name) for p in selected)]
+        others = [k for k in RUNS_ON if any(runs_on(p, k) for p in selected)]
         raise NoMatch(f"{pattern!r} does not run on the {kernel} kernel, but on: "
                       + ", ".join(others))
     near = nearest(pattern, found)

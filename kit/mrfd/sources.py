@@ -61,6 +61,18 @@ def c_cases(path, root):
     return cases
 
 
+@functools.cache
+def cmocka_cases(path):
+    """Of a C program in cmocka: the functions in its tables.  A table may name them through
+    macros of its own or of a header beside it."""
+    text = _text(path, os.path.dirname(path), set())
+    macro = r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(\w+\)[ \t]+cmocka_unit_test"
+    names = "|".join([r"cmocka_unit_test\w*", *re.findall(macro, text, re.MULTILINE)])
+    text = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
+    tables = re.findall(r"\bstruct CMUnitTest \w+\[\] = \{(.*?)\};", text, re.DOTALL)
+    return [case for table in tables for case in re.findall(rf"\b(?:{names})\(\s*(\w+)", table)]
+
+
 class _Module:
     """The classes of a Python source with their test methods.  It is read by lines,
     not by ast, which takes ten times as long."""

@@ -90,6 +90,8 @@ class Arguments(unittest.TestCase):
             self.check(f"argument -e/--env: {item!r} is not NAME=VALUE", "-e", item, "true")
         self.check("argument --allow: '(' is not a regular expression", "--allow", "(", "true")
         self.check("unrecognized arguments: --gests", "--gests", "2", "true")
+        self.check("argument --connectx: not allowed with argument --rxe", "--rxe", "--connectx",
+                   "true")
         self.check("argument -c/--cpus: '99' is not", "true", ":::", "-c", "99", "true")
         self.check("no command")
         self.check("a guest has no command", "true", ":::")

@@ -33,6 +33,20 @@ AssertionError: of d
 Ran 4 tests in 1.0s
 """
 TAP = b"TAP version 13\n1..2\n# RUN x\nok 1 global.f.one\nnot ok 2 f.two\n"
+CMOCKA = b"""\
+1..4
+said by a
+not ok 1 - a
+# 0x1 != 0x2
+# t.c:8: error: Failure!
+not ok 2 # SKIP b
+ok 3 - c
+said by d
+not ok 4 - d
+# Test failed with exception: Segmentation fault(11)
+# not ok - tests
+"""
+
 KUNIT = b"""\
 KTAP version 1
 1..1
@@ -95,6 +109,14 @@ class Reader(unittest.TestCase):
             "p: suite: one": ("ok", ""), "p: suite: two": ("not ok", ""),
             "p: suite: three": ("skip", "why"),
             "p: other: suite": ("not ok", "it did not run")})
+
+    def test_cmocka_is_read(self):
+        found = reader(cases.Cmocka, CMOCKA, 2).cases
+        self.assertEqual({case.title: case.result for case in found}, {
+            "p: a": "not ok", "p: b": "skip", "p: c": "ok", "p: d": "not ok"})
+        self.assertEqual([case.log for case in found], [
+            ["1..4", "said by a", "# 0x1 != 0x2", "# t.c:8: error: Failure!"], [], [],
+            ["said by d", "# Test failed with exception: Segmentation fault(11)"]])
 
     def test_the_device_is_in_the_printed_name(self):
         found = cases.Reader("folder/p", cases.Tap, lambda case: None, "rxe")

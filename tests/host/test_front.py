@@ -137,7 +137,7 @@ class FrontTest(ProjectTest):
         done = self.full_step('')
         self.assertEqual(done.returncode, 1)
         self.assertIn(f'the file system {self.build} is full: it has 0 MB free', done.stderr)
-        self.assertIn('takes 2.5 GB in all', done.stderr)
+        self.assertIn('takes 2.6 GB in all', done.stderr)
 
     @needs_mounts
     def test_a_disk_that_is_too_full_for_the_log_is_named(self):
@@ -281,6 +281,7 @@ class FrontTest(ProjectTest):
                 ['sources', 'linux', 'perftest'], ['join', 'windows'], ['join', 'linux', 'perftest'],
                 ['refresh', 'windows'], ['refresh', 'linux', 'perftest'], ['kernel', '--debgu'],
                 ['kernel', '--stock', 'more'], ['rdma-core', '--stock', '--debgu'], ['perftest', 'more'],
+                ['connectx', 'more'],
                 ['series', 'windows'], ['check-series', '--quick', 'windows'], ['enter', '--debgu']):
             with self.subTest(name=name, arguments=arguments):
                 done = self.script(name, *arguments)

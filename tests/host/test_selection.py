@@ -23,6 +23,13 @@ DATA = "rxe/access/data: fd_mr.vgem.receive_lands_in_the_buffer"
 MR = "rxe/rdma-core/test_mr: tests.test_mr.MRTest.test_mr_rereg_access"
 
 
+def setUpModule():
+    """For most tests one device is enough."""
+    only = mock.patch.object(programs, "DEVICES", [RXE])
+    only.start()
+    unittest.addModuleCleanup(only.stop)
+
+
 def selected(pattern, kernel="base"):
     """{printed name of a program: its cases, () if all}"""
     return {p.title: p.wanted for p in selection.select(pattern, kernel)}
@@ -31,7 +38,8 @@ def selected(pattern, kernel="base"):
 class Patterns(unittest.TestCase):
     def test_nothing_is_everything(self):
         everything = selected("")
-        for name in "host/boot", "kunit", "rxe/access/data", "rxe/rdma-core/test_mr", "demo":
+        for name in ("host/boot", "model/cq", "kunit", "rxe/access/data", "rxe/rdma-core/test_mr",
+                     "demo"):
             self.assertEqual(everything[name], ())
 
     def test_a_printed_case_is_that_case(self):
@@ -118,6 +126,49 @@ class Devices(unittest.TestCase):
                              ["rxe/rdma-core/test_mr", "other/rdma-core/test_mr"])
 
 
+    def test_a_device_runs_on_the_kernels_that_have_its_driver(self):
+        other = dataclasses.replace(RXE, name="other", kernels=("base",))
+        with mock.patch.object(programs, "DEVICES", [RXE, other]):
+            self.assertEqual(list(selected("access/cut", "debug")), ["rxe/access/cut"])
+            self.assertIn("kcsan", selected("kcsan: races were looked for", "kcsan"))
+            with self.assertRaisesRegex(selection.NoMatch, "on the debug kernel, but on: base"):
+                selected("other/access/cut", "debug")
+
+    def test_a_vendor_has_its_modules_of_the_suite(self):
+        other = dataclasses.replace(RXE, name="other", vendor="mlx5")
+        with tempfile.TemporaryDirectory() as tree:
+            os.mkdir(f"{tree}/tests")
+            for name in "test_mr", "test_mlx5_cq", "test_efadv":
+                open(f"{tree}/tests/{name}.py", "w", encoding="utf-8").close()
+            with mock.patch.object(machine, "tool", lambda *words: tree):
+                found = {device.name: [p.title for p in programs.suite("base", device)]
+                         for device in (RXE, other)}
+        self.assertEqual(found, {"rxe": ["rxe/rdma-core/test_mr"],
+                                 "other": ["other/rdma-core/test_mlx5_cq",
+                                           "other/rdma-core/test_mr"]})
+
+    def test_what_a_device_needs_is_built_for_its_programs_only(self):
+        other = dataclasses.replace(RXE, name="other", needs=("model",))
+        with mock.patch.object(programs, "DEVICES", [RXE, other]):
+            self.assertIn("model", built("other/access/data"))
+            self.assertNotIn("model", built("rxe/access/data"))
+
+
+def built(pattern):
+    """What is built for a pattern."""
+    made = []
+
+    def product(*words):
+        made.append(" ".join(words))
+        return "/product"
+    with mock.patch.multiple(programs, product=product,
+                             build_tests=lambda targets: made.extend(targets)), \
+            mock.patch.multiple(machine, kernel_image=made.append, accelerator=mock.DEFAULT,
+                                init_program=mock.DEFAULT):
+        programs.build(selection.select(pattern, "base"))
+    return sorted(made)
+
+
 class Words(unittest.TestCase):
     """The options by which each harness runs one case."""
 
@@ -133,6 +184,9 @@ class Words(unittest.TestCase):
         case = "tests.host.test_cases.Reader.test_tap_is_read"
         words, guest = self.words(f"host/cases: {case}")
         self.assertEqual((words[1:], guest), (["-m", "unittest", "-v", case], None))
+        words, guest = self.words("model/table: finds_nothing_by_a_wrong_number")
+        self.assertEqual((words[1:], guest),
+                         (["env", "CMOCKA_MESSAGE_OUTPUT=tap", "/product/test_table"], None))
         words, guest = self.words("kunit: rxe_mr: test_index")
         self.assertEqual(words, ["/mrfd/kit/guest/kunit", "rxe_mr"])
         self.assertIn("kunit.filter_glob=rxe_mr.test_index", guest["append"].split())
@@ -144,29 +198,16 @@ class Words(unittest.TestCase):
 
 
 class Built(unittest.TestCase):
-    def built(self, pattern):
-        """What is built for a pattern."""
-        made = []
-
-        def product(*words):
-            made.append(" ".join(words))
-            return "/product"
-        with mock.patch.multiple(programs, product=product,
-                                 build_tests=lambda targets: made.extend(targets)), \
-                mock.patch.multiple(machine, kernel_image=made.append, accelerator=mock.DEFAULT,
-                                    init_program=mock.DEFAULT):
-            programs.build(selection.select(pattern, "base"))
-        return sorted(made)
-
     def test_only_what_is_needed(self):
         for pattern, made in (
                 ("host/cases", []),
+                ("model/table", ["connectx --test"]),
                 ("kunit: rxe_mr: test_index", ["base"]),
                 (MR, ["base", "rdma-core"]),
                 (DATA, ["access/data", "base", "rdma-core"]),
                 ("programs/libfabric", ["base", "perftest", "programs/libfabric", "rdma-core"]),
                 ("programs/readme", ["base", "perftest", "rdma-core"])):
-            self.assertEqual(self.built(pattern), made, pattern)
+            self.assertEqual(built(pattern), made, pattern)
 
 
 class Sources(unittest.TestCase):
@@ -189,6 +230,19 @@ class Sources(unittest.TestCase):
         self.assertEqual(self.c_cases(
             a_c="#define MOVE(a, b) \\\n\tFIXTURE_VARIANT_ADD(f, a##_to_##b) { }\n"
                 "MOVE(x, y);\nMOVE(z, w);\nTEST_F(f, t)\n"), ["f.x_to_y.t", "f.z_to_w.t"])
+
+    def test_a_table_of_cmocka_names_cases_by_macros(self):
+        with tempfile.TemporaryDirectory() as directory:
+            for name, text in (
+                    ("a.h", "#define UP(name) cmocka_unit_test_setup_teardown(name, a, b)\n"),
+                    ("a.c", '#include "a.h"\nint main(void)\n{\n'
+                            "\tconst struct CMUnitTest tests[] = {\n"
+                            "#define T(f) cmocka_unit_test_setup(f, a)\n"
+                            "\t\tUP(one), T(two),\n\t\tcmocka_unit_test(three), /* T(no), */\n"
+                            "\t};\n\tUP(neither);\n}\n")):
+                with open(f"{directory}/{name}", "w", encoding="utf-8") as file:
+                    file.write(text)
+            self.assertEqual(sources.cmocka_cases(f"{directory}/a.c"), ["one", "two", "three"])
 
     def test_they_are_those_of_the_programs(self):
         """Each compiled program lists the fixtures, variants and tests that were found in

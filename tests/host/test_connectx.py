@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""QEMU and its ConnectX model start and end together, and a model that fails is not taken
+for a success: with stubs for both, for which nothing is built, and in guests."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from unittest import mock
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "kit"))
+
+from mrfd import environment  # noqa: E402
+from mrfd import machine  # noqa: E402
+from mrfd.devices import CONNECTX  # noqa: E402
+from mrfd.paths import BUILD, SCRIPTS, inside  # noqa: E402
+
+BOOT, ENTER = (os.path.join(SCRIPTS, name) for name in ("boot", "enter"))
+
+# Arguments: what to do when the client has left or has sent something; the options.
+MODEL = """
+import os, signal, socket, sys, time
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[sys.argv.index("--socket") + 1])
+server.listen()
+print(os.getpid(), len(os.listdir("/proc/self/fd")), flush=True)
+client, _ = server.accept()
+client.recv(1)
+eval(sys.argv[1])
+"""
+# Arguments: the socket; what to do with it.
+QEMU = """
+import os, signal, socket, sys, time
+client = socket.socket(socket.AF_UNIX)
+client.connect(sys.argv[1])
+eval(sys.argv[2])
+"""
+
+
+class Together(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.socket = os.path.join(directory.name, "socket")
+        self.log = open(os.path.join(directory.name, "log"), "w+b")
+        self.addCleanup(self.log.close)
+
+    def run_both(self, model, qemu, code=MODEL):
+        """(exit status, what is in the log)"""
+        done = subprocess.run(
+            [os.path.join(TOP, "kit/with-connectx"), str(self.log.fileno()), self.socket,
+             sys.executable, "-c", code, model, "--",
+             sys.executable, "-c", QEMU, self.socket, qemu],
+            pass_fds=[self.log.fileno()], timeout=60, check=False)
+        self.log.seek(0)
+        return done.returncode, self.log.read().decode()
+
+    def test_the_status_is_that_of_qemu(self):
+        for model in "time.sleep(100)", "sys.exit(0)":
+            for status in 0, 1, 7:
+                with self.subTest(model=model, status=status):
+                    got, log = self.run_both(model, f"sys.exit({status})")
+                    self.assertEqual(got, status)
+                    self.assertNotIn("with-connectx", log)
+                    os.unlink(self.socket)
+        self.assertEqual(self.run_both("0", "os.kill(os.getpid(), signal.SIGSEGV)")[0],
+                         128 + signal.SIGSEGV)
+
+    def test_the_model_inherits_nothing_and_ends_too(self):
+        status, log = self.run_both("time.sleep(100)", "0")
+        pid, descriptors = log.split("\n")[0].split()
+        self.assertEqual(status, 0)
+        self.assertEqual(descriptors, "5")  # 0, 1, 2, its socket, the directory that it lists
+        self.assertFalse(os.path.exists(f"/proc/{pid}"))
+
+    def test_a_model_that_dies_ends_qemu(self):
+        for end, said in (("os.abort()", "it died of SIGABRT while the guest ran"),
+                          ("sys.exit(3)", "it ended with status 3 while the guest ran")):
+            began = time.monotonic()
+            status, log = self.run_both(end, "client.send(b'x'), time.sleep(100)")
+            self.assertEqual((status, log.split("with-connectx: ")[1]),
+                             (machine.MODEL_FAILED, said + "\n"))
+            self.assertLess(time.monotonic() - began, 20)
+            os.unlink(self.socket)
+            self.log.seek(0)
+            self.log.truncate()
+
+    def test_a_model_that_ends_badly_after_the_guest_is_a_failure(self):
+        code = "signal.signal(signal.SIGTERM, lambda *_: os._exit(23)), time.sleep(100)"
+        status, log = self.run_both(code, "time.sleep(1)", MODEL.replace("client.recv(1)", ""))
+        self.assertEqual(status, machine.MODEL_FAILED)
+        self.assertIn("it ended with status 23 when the guest had ended", log)
+
+    def test_a_model_that_does_not_start_says_why(self):
+        status, log = self.run_both("0", "0", "import sys; sys.exit('connectx: no such option')")
+        self.assertEqual(status, machine.MODEL_FAILED)
+        self.assertEqual(log, "connectx: no such option\n"
+                              "with-connectx: it ended with status 1 before it listened\n")
+
+
+class Words(unittest.TestCase):
+    """What a guest with the device is started with."""
+
+    def test_model_and_qemu_share_a_socket(self):
+        with tempfile.TemporaryDirectory() as directory, \
+                mock.patch.object(machine, "model_directory", lambda: "/mrfd/build/connectx"), \
+                mock.patch.object(machine, "tool", lambda *_: machine.TOP):
+            guest = machine.Guest(["true"], devices=CONNECTX.qemu, log_dir=directory, accel="tcg",
+                                  fabric="/mrfd/f", mac=2)
+            guest._files = []
+            model, qemu = guest._model_words(), guest._qemu_words(3, 4, {})
+            self.addCleanup(os.close, guest._files[0])
+            self.assertTrue(os.path.samestat(os.fstat(guest._files[0]),
+                                             os.stat(f"{directory}/connectx.log")))
+        self.assertEqual(model, ["/mrfd/kit/with-connectx", str(guest._files[0]),
+                                 machine.MODEL_SOCKET, "/mrfd/build/connectx/connectx", "--fabric",
+                                 "/mrfd/f", "--guid", "02c9030000000200", "--"])
+        device = qemu.index('{"driver": "vfio-user-pci", "bus": "port99", "socket": '
+                            f'{{"type": "unix", "path": "{machine.MODEL_SOCKET}"}}}}')
+        self.assertLess(qemu.index("pcie-root-port,id=port99,chassis=1,slot=1"), device)
+
+
+def below(pid):
+    """The processes that come from this one: {pid: the name of its program}"""
+    parents, found = {}, {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as stat, \
+                    open(f"/proc/{name}/cmdline", "rb") as words:
+                program = os.path.basename(words.read().split(b"\0")[0]).decode()
+                parents.setdefault(int(stat.read().rpartition(")")[2].split()[1]), []).append(
+                    (int(name), program))
+        except OSError:
+            pass
+    more = [pid]
+    while more:
+        for child, program in parents.get(more.pop(), ()):
+            found[child] = program
+            more.append(child)
+    return found
+
+
+class InGuests(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        """Do what takes long the first time before any test measures a time."""
+        machine.kernel_image()
+        machine.accelerator()
+        machine.model_directory()
+        ours = environment.of_our_libraries(inside(machine.tool("rdma-core")))
+        cls.env = [word for item in ours.items() for word in ("-e", "=".join(item))]
+
+    def words(self, *words):
+        return [BOOT, "--connectx", *self.env, *words]
+
+    def boot(self, *words):
+        return subprocess.run(self.words(*words), capture_output=True, timeout=300, text=True,
+                              check=False)
+
+    def test_a_guest_has_the_device(self):
+        device = f"/sys/class/infiniband/{CONNECTX.verbs}"
+        with tempfile.TemporaryDirectory() as directory:
+            logs = os.path.join(directory, "a-long-name-" * 15)
+            done = self.boot("--log-dir", logs, "cat", f"{device}/ports/1/state",
+                             f"{device}/ports/1/link_layer", f"{device}/device/current_link_speed")
+            self.assertEqual((done.returncode, done.stdout),
+                             (0, "4: ACTIVE\nInfiniBand\n8.0 GT/s PCIe\n"), done.stderr)
+            self.assertTrue(os.path.exists(os.path.join(logs, "connectx.log")))
+
+    def test_two_guests_reach_each_other(self):
+        talk = ("if [ $MRFD_GUEST = 0 ]; then ibv_rc_pingpong; else "
+                "until ibv_rc_pingpong 10.0.0.1; do sleep 0.2; done; fi")
+        done = self.boot("--guests", "2", "sh", "-c", talk)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for number in 0, 1:
+            self.assertRegex(done.stdout, rf"guest{number}: 1000 iters in")
+
+    def test_a_model_that_was_started_by_hand_captures(self):
+        device = {"driver": "vfio-user-pci", "bus": "port0"}
+        talk = ("ip link set lo up; ibv_rc_pingpong -s 64 -n 10 & "
+                "until ibv_rc_pingpong -s 64 -n 10 localhost; do sleep 0.2; done; wait $!")
+        with tempfile.TemporaryDirectory(dir=BUILD) as directory:
+            path, capture = (os.path.join(directory, name) for name in ("socket", "capture"))
+            device["socket"] = {"type": "unix", "path": inside(path)}
+            model = subprocess.Popen([ENTER, f"{machine.model_directory()}/connectx", "--socket",
+                                      inside(path), "--pcap", inside(capture)],
+                                     stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.addCleanup(model.wait)
+            self.addCleanup(model.kill)
+            end = time.monotonic() + 30
+            while not os.path.exists(path):
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.05)
+            done = subprocess.run([BOOT, *self.env, "--append", CONNECTX.append, "-d",
+                                   json.dumps(device), "sh", "-c", talk],
+                                  capture_output=True, timeout=300, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual(model.wait(20), 0)
+            # RC SEND only: each end has sent ten.
+            found = subprocess.run([ENTER, "tshark", "-r", inside(capture), "-Y",
+                                    "infiniband.bth.opcode == 4"], stdout=subprocess.PIPE,
+                                   text=True, check=True).stdout
+            self.assertGreaterEqual(len(found.splitlines()), 20)
+
+    def running(self):
+        """A boot, its guest's command having begun, and the pid of its model."""
+        process = subprocess.Popen(self.words("sh", "-c", "echo here; sleep 1000"), text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.terminate)
+        self.assertEqual(process.stdout.readline(), "here\n")
+        model, = (pid for pid, name in below(process.pid).items() if name == "connectx")
+        return process, model
+
+    def test_a_model_that_dies_is_a_failure(self):
+        process, model = self.running()
+        os.kill(model, signal.SIGKILL)
+        said = process.communicate(timeout=60)[1]
+        self.assertEqual(process.returncode, machine.BROKEN)
+        self.assertIn("the ConnectX model failed: it died of SIGKILL while the guest ran", said)
+
+    def test_no_model_outlives_the_program(self):
+        process, model = self.running()
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        end = time.monotonic() + 20
+        while os.path.exists(f"/proc/{model}"):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The tables of Documentation/connectx.md are what the model's source says."""
+
+import importlib.machinery
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "kit"))
+
+from mrfd import machine  # noqa: E402
+
+PROGRAM = os.path.join(TOP, "Documentation", "connectx.py")
+
+
+def load():
+    loader = importlib.machinery.SourceFileLoader("connectx_tables", PROGRAM)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+class Tables(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.program = load()
+        cls.header = os.path.join(machine.tool("join", "linux"), cls.program.HEADER)
+
+    def test_they_are_up_to_date(self):
+        with open(self.program.PAGE, encoding="utf-8") as file:
+            self.assertEqual(file.read(), self.program.page(self.header), f"run {PROGRAM}")
+
+    def test_every_command_of_the_model_is_one_of_the_kernel(self):
+        have, known = self.program.modelled(), self.program.opcodes(self.header)
+        self.assertEqual(set(have) - set(known), set())
+        self.assertIn("CREATE_QP", have)
+        text = "\n".join(self.program.commands(self.header))
+        for name, number in known.items():
+            self.assertEqual(len(re.findall(rf"\b{name} {number:03x}\b", text)), 1, name)
+
+    def test_no_capability_is_left_out(self):
+        body = re.search(r"struct field general\[\] = \{\n(.*?)^\};", self.program.read("caps.c"),
+                         re.DOTALL | re.MULTILINE)[1]
+        wanted = re.findall(r"GENERAL\((\w+)", body)
+        text = "\n".join(self.program.capabilities(self.header))
+        for name in wanted:
+            self.assertRegex(text, rf"`{name}` \d")
+
+    def test_every_limit_is_a_number(self):
+        for line in list(self.program.limits(self.header))[2:]:
+            self.assertRegex(line, r"\| (2\^)?\d+( [KM]iB)? \|$")
+
+    def test_help_and_a_wrong_call(self):
+        done = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("usage: Documentation/connectx.py", done.stdout)
+        self.assertEqual(subprocess.run([PROGRAM, "a", "b"], capture_output=True,
+                                        check=False).returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
