@@ -78,7 +78,7 @@ static void fill_packet(struct packet *p, struct input *in, uint16_t slid, uint6
 	p->opcode = how & 2 ? in8(in) : IB_UD << 5 | IB_SEND_ONLY;
 	p->global = how & 4;
 	p->pkey = 0xffff;
-	p->dqpn = how & 8 ? in32(in) & PSN_MASK : how & 16 ? 0xffffff : 0x40 + in8(in) % 16;
+	p->dqpn = how & 8 ? in32(in) & PSN_MASK : how & 16 ? 0xffffffu : 0x40u + in8(in) % 16;
 	p->qkey = SETUP_QKEY;
 	p->psn = in8(in) % 16 + 0xfffff8;
 	p->dgid[0] = 0xff;

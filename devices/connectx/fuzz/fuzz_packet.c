@@ -135,7 +135,7 @@ static void make_up(struct guest *g, struct input *in)
 	p.dma_length = how & 64 ? in32(in) : in16(in) % 2000;
 	p.swap = in8(in);
 	p.compare = in8(in);
-	p.imm = p.inv_rkey = in8(in) & 1 ? g->key[0].key : in32(in);
+	p.imm = in8(in) & 1 ? g->key[0].key : in32(in);
 	p.syndrome = in8(in);
 	p.length = flags & OP_PAYLOAD ? (how & 128 ? in16(in) % (PACKET_MTU + 1) : 256) : 0;
 	if (p.length == 256 && flags & OP_ONLY && op & 32)

@@ -5,6 +5,7 @@
  * sent without the rest of its chain.
  */
 #include "guest.h"
+#include "devx.h"
 
 #define SLOT 0u
 #define BOX 1024u		/* from one mailbox to the next */
@@ -45,6 +46,7 @@ void guest_command(struct guest *g, uint16_t op, uint16_t op_mod, size_t in_len,
 	g->out_len = out_len < sizeof(g->out) ? out_len : sizeof(g->out);
 	memset(g->in, 0, sizeof(g->in));
 	put_be16(g->in, op);
+	put_be16(g->in + 2, g->uid);
 	put_be16(g->in + 6, op_mod);
 }
 
@@ -176,11 +178,35 @@ int guest_make_number(struct guest *g, enum kind kind)
 	case PD:
 		COMMAND(g, ALLOC_PD, 0, alloc_pd);
 		break;
+	case UCTX:
+		COMMAND(g, CREATE_UCTX, 0, create_uctx);
+		break;
 	default:
 		COMMAND(g, ALLOC_XRCD, 0, alloc_xrcd);
 		kind = XRCD;
 	}
 	return guest_create(g, kind, 0xffffff);
+}
+
+int guest_make_umem(struct guest *g, unsigned int page, unsigned int pages, u8 rights)
+{
+	void *ctx = IFC_PTR(create_umem_in, g->in, umem);
+	int place;
+
+	COMMAND(g, CREATE_UMEM, 0, create_umem);
+	IFC_SET64(umem, ctx, num_of_mtt, pages);
+	for (unsigned int i = 0; i < pages; i++)
+		guest_append64(g, guest_page(page + i) | rights);
+	place = guest_create(g, UMEM, 0xffffff);
+	if (place >= 0)
+		g->umem[place] = guest_page(page);
+	return place;
+}
+
+/* Where the doorbell record of a queue in a umem lies: in its first page. */
+static uint64_t umem_record(uint64_t record)
+{
+	return 0xe00 + record % 0x200;
 }
 
 int guest_make_eq(struct guest *g, unsigned int log_size, unsigned int vector, uint64_t events,
@@ -211,6 +237,16 @@ int guest_make_cq(struct guest *g, const struct cq_spec *s)
 	IFC_SET(cqc, cqc, cq_max_count, s->count);
 	IFC_SET(cqc, cqc, c_eqn_or_apu_element, s->eq);
 	IFC_SET64(cqc, cqc, dbr_addr, s->record);
+	if (s->umem) {
+		uint32_t number = g->number[UMEM][s->umem - 1];
+
+		IFC_SET(create_cq_in, g->in, cq_umem_valid, 1);
+		IFC_SET(cqc, cqc, dbr_umem_valid, 1);
+		put_be32(g->in + CREATE_CQ_UMEM_ID, number);
+		put_be64(g->in + CREATE_CQ_UMEM_OFFSET, s->page % 0x2000);
+		put_be32((u8 *)cqc + CQC_DBR_UMEM_ID, number);
+		IFC_SET64(cqc, cqc, dbr_addr, umem_record(s->record));
+	}
 	guest_append64(g, s->page);
 	guest_append64(g, s->page + 0x1000);
 	return guest_create(g, CQ, 0xffffff);
@@ -272,7 +308,7 @@ int guest_make_srq(struct guest *g, const struct srq_spec *s)
 int guest_make_qp(struct guest *g, const struct qp_spec *s)
 {
 	void *qpc = IFC_PTR(create_qp_in, g->in, qpc);
-	uint64_t start = s->page + s->page_offset * 64;
+	uint64_t start = s->page + s->page_offset * 64, record = s->record;
 	int place;
 
 	COMMAND(g, CREATE_QP, 0, create_qp);
@@ -294,13 +330,25 @@ int guest_make_qp(struct guest *g, const struct qp_spec *s)
 	IFC_SET(qpc, qpc, srqn_rmpn_xrqn, s->srq);
 	IFC_SET(qpc, qpc, cs_res, s->cs_res);
 	IFC_SET64(qpc, qpc, dbr_addr, s->record);
+	if (s->umem) {
+		uint32_t number = g->number[UMEM][s->umem - 1];
+
+		IFC_SET(create_qp_in, g->in, wq_umem_valid, 1);
+		IFC_SET(create_qp_in, g->in, wq_umem_id, number);
+		IFC_SET64(create_qp_in, g->in, wq_umem_offset, s->page_offset * 64);
+		IFC_SET(qpc, qpc, dbr_umem_valid, 1);
+		put_be32((u8 *)qpc + QPC_DBR_UMEM_ID, number);
+		IFC_SET64(qpc, qpc, dbr_addr, umem_record(s->record));
+		start = g->umem[s->umem - 1] + s->page_offset * 64;
+		record = g->umem[s->umem - 1] + umem_record(s->record);
+	}
 	guest_append64(g, s->page);
 	guest_append64(g, s->page + 0x1000);
 	place = guest_create(g, QP, 0xffffff);
 	if (place < 0)
 		return place;
 	g->qp[place] = (struct guest_queue){
-		.record = s->record, .recv = start, .uar = guest_last(g, UAR), .st = s->st,
+		.record = record, .recv = start, .uar = guest_last(g, UAR), .st = s->st,
 		.recv_size = s->rq_type ? 0 : 1u << s->log_rq,
 		.recv_stride = 16u << s->log_rq_stride,
 		.send_blocks = s->no_sq ? 0 : 1u << s->log_sq,

@@ -13,7 +13,7 @@
 #include "qp.h"
 #include "world.h"
 
-enum kind { UAR, PD, XRCD, EQ, CQ, SRQ, XSRQ, QP, MKEY, MEMIC, KINDS };
+enum kind { UAR, PD, XRCD, EQ, CQ, SRQ, XSRQ, QP, MKEY, MEMIC, UCTX, UMEM, KINDS };
 
 #define GUEST_MAX 16		/* of each kind; the oldest is forgotten */
 #define CHANGES 4
@@ -38,6 +38,8 @@ struct guest {
 	uint32_t number[KINDS][GUEST_MAX];
 	struct guest_queue qp[GUEST_MAX], srq[GUEST_MAX], xsrq[GUEST_MAX];
 	struct guest_key key[GUEST_MAX];
+	uint64_t umem[GUEST_MAX];	/* bus addresses */
+	uint16_t uid;			/* of commands; 0: the driver's own */
 	/* The command that is being made. */
 	size_t in_len, out_len;
 	u8 in[4096], out[8192];
@@ -72,6 +74,7 @@ uint64_t guest_record(unsigned int n);
 /* Commands, by what matters in them; each returns a place or -1. */
 void guest_boot(struct guest *g);
 int guest_make_number(struct guest *g, enum kind kind);
+int guest_make_umem(struct guest *g, unsigned int page, unsigned int pages, u8 rights);
 int guest_make_eq(struct guest *g, unsigned int log_size, unsigned int vector, uint64_t events,
 		  uint64_t page);
 
@@ -80,6 +83,7 @@ struct cq_spec {
 	unsigned int log_size, count, period;
 	bool big, ignore_overrun;
 	uint64_t record, page;
+	unsigned int umem;		/* its place + 1: buffer and record are there */
 };
 int guest_make_cq(struct guest *g, const struct cq_spec *s);
 
@@ -97,6 +101,7 @@ struct qp_spec {
 	uint32_t pd, xrcd, send_cq, recv_cq, srq, user_index;
 	unsigned int log_rq, log_rq_stride, log_sq, page_offset;
 	uint64_t record, page;
+	unsigned int umem;		/* as that of a CQ */
 };
 int guest_make_qp(struct guest *g, const struct qp_spec *s);
 

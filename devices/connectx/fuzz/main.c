@@ -190,7 +190,8 @@ static unsigned long mutate(unsigned int seconds, unsigned int timeout)
 		const struct sample *s = &corpus[draw(samples)];
 		size_t size = s->size;
 
-		memcpy(data, s->data, size);
+		if (size) /* the empty input has no bytes to point to */
+			memcpy(data, s->data, size);
 		for (unsigned int i = 1 << draw(5); i--;)
 			size = change(data, size);
 		run(data, size, timeout);

@@ -5,6 +5,7 @@
  * byte changes one thing.
  */
 #include "program.h"
+#include "check.h"
 #include "clock.h"
 #include "event.h"
 
@@ -13,7 +14,7 @@
 
 static const struct cmd_op *const tables[] = {
 	hca_ops, caps_ops, port_ops, eq_ops, cq_ops, srq_ops, qp_ops, mkey_ops, odp_ops,
-	memic_ops, mcg_ops,
+	memic_ops, mcg_ops, devx_ops,
 };
 
 static const struct cmd_op *nth_op(unsigned int n)
@@ -40,7 +41,7 @@ static void any_command(struct guest *g, struct input *in)
 	if (how & 4)
 		g->in_len -= g->in_len < len % 64 ? g->in_len : len % 64;
 	if (how & 8)
-		put_be16(g->in + 2, in8(in));		/* uid */
+		put_be16(g->in + 2, in8(in) | (len & 0x10 ? 0xff00 : 0));	/* uid */
 	guest_run(g);
 }
 
@@ -66,13 +67,21 @@ static uint64_t events_of(struct input *in)
 	return how < 0xc0 ? ~0ull : how < 0xe0 ? 1ull << how % 64 : in64(in);
 }
 
+/* For a spec: a place + 1, or 0. */
+static unsigned int some_umem(struct guest *g, struct input *in)
+{
+	u8 which = in8(in);
+
+	return g->count[UMEM] ? which % g->count[UMEM] + 1 : 0;
+}
+
 static void make_something(struct guest *g, struct input *in)
 {
 	u8 what = in8(in), log_size = in8(in);
 
 	switch (what % 8) {
 	case 0:
-		guest_make_number(g, UAR + log_size % 3);
+		guest_make_number(g, log_size % 4 == 3 ? UCTX : UAR + log_size % 4);
 		break;
 	case 1:
 		guest_make_eq(g, log_size % 8, in8(in) % 20, events_of(in), guest_page(in8(in)));
@@ -84,11 +93,15 @@ static void make_something(struct guest *g, struct input *in)
 			.big = what & 8, .ignore_overrun = what & 16,
 			.count = what & 32 ? in8(in) : 0, .period = what & 32 ? in16(in) : 0,
 			.record = guest_record(in8(in)), .page = guest_page(in8(in)),
+			.umem = log_size & 0x80 ? some_umem(g, in) : 0,
 		};
 
 		guest_make_cq(g, &s);
 		break;
 	}
+	case 4:
+		guest_make_umem(g, in8(in), log_size % 5, what & 8 ? in8(in) % 8 : 3);
+		break;
 	default: {
 		struct srq_spec s = {
 			.xrc = what & 8, .cyclic = what & 16, .pd = guest_number(g, PD, in),
@@ -120,6 +133,7 @@ static void make_qp(struct guest *g, struct input *in)
 		.log_rq_stride = sizes >> 3 & 3, .log_sq = sizes >> 5,
 		.user_index = sizes & 1 ? 0xffffff : sizes, .record = guest_record(page),
 		.page = guest_page(page), .page_offset = page >> 5,
+		.umem = page & 0x10 ? some_umem(g, in) : 0,
 	};
 
 	guest_make_qp(g, &s);
@@ -205,7 +219,8 @@ static void destroy(struct guest *g, struct input *in)
 		{ MLX5_CMD_OP_DESTROY_EQ, EQ }, { MLX5_CMD_OP_DESTROY_MKEY, MKEY },
 		{ MLX5_CMD_OP_DESTROY_RMP, SRQ }, { MLX5_CMD_OP_DESTROY_XRC_SRQ, XSRQ },
 		{ MLX5_CMD_OP_DEALLOC_PD, PD }, { MLX5_CMD_OP_DEALLOC_UAR, UAR },
-		{ MLX5_CMD_OP_DEALLOC_XRCD, XRCD },
+		{ MLX5_CMD_OP_DEALLOC_XRCD, XRCD }, { MLX5_CMD_OP_DESTROY_UCTX, UCTX },
+		{ MLX5_CMD_OP_DESTROY_UMEM, UMEM },
 	};
 	unsigned int i = in8(in) % (sizeof(ops) / sizeof(*ops));
 
@@ -456,7 +471,7 @@ static void rare(struct guest *g, struct input *in)
 	}
 }
 
-/* With a byte of changes first. */
+/* With a byte of changes; a bit of the first byte says that it is for a process. */
 static void command(struct guest *g, struct input *in)
 {
 	static void (*const commands[])(struct guest *g, struct input *in) = {
@@ -466,9 +481,11 @@ static void command(struct guest *g, struct input *in)
 	};
 	u8 which = in8(in);
 
+	g->uid = which & 0x80 && g->count[UCTX] ? guest_number(g, UCTX, in) : 0;
 	guest_read_changes(g, in);
 	commands[which % (sizeof(commands) / sizeof(*commands))](g, in);
 	g->changes = 0;
+	g->uid = 0;
 }
 
 void program_step(struct guest *g, struct input *in)
@@ -479,12 +496,14 @@ void program_step(struct guest *g, struct input *in)
 	};
 
 	steps[in8(in) % (sizeof(steps) / sizeof(*steps))](g, in);
+	check_device(g->w->hca);
 }
 
 void program_finish(struct guest *g)
 {
 	for (unsigned int i = 0; i < TURNS_MAX && !loop_is_idle(g->w->loop); i++)
 		loop_turn(g->w->loop);
+	check_device(g->w->hca);
 }
 
 void program_run(struct guest *g, struct input *in)
