@@ -118,7 +118,7 @@ TEST_F(fd_mr, a_region_begins_at_its_offset)
 	const uint64_t iova = 0x123456000ul + 17;
 	struct ibv_mr *mr = must(ibv_reg_mr_fd_iova(self->pair.pd, offset, n, iova,
 						    IBV_MR_FD_TYPE_DMABUF, self->buf.fd,
-						    ALL_ACCESS));
+						    RWA));
 
 	ASSERT_EQ(iova, (uintptr_t)mr->addr);
 	ASSERT_EQ(n, mr->length);
@@ -135,7 +135,7 @@ TEST_F(fd_mr, ibv_reg_mr_fd_begins_at_addr_modulo_page)
 {
 	void *addr = (void *)(IOVA + 5 * PAGE + 100);
 	struct ibv_mr *mr = must(ibv_reg_mr_fd(self->pair.pd, addr, 1000, IBV_MR_FD_TYPE_DMABUF,
-					       self->buf.fd, ALL_ACCESS));
+					       self->buf.fd, RWA));
 
 	fill(self->host.cpu, 1000, 8);
 	ASSERT_EQ(IBV_WC_SUCCESS,
@@ -149,7 +149,7 @@ TEST_F(fd_mr, ibv_reg_mr_fd_begins_at_addr_modulo_page)
 TEST_F(fd_mr, ibv_reg_dmabuf_mr_works_alike)
 {
 	struct ibv_mr *mr = must(ibv_reg_dmabuf_mr(self->pair.pd, PAGE, 2 * PAGE, PAGE,
-						   self->buf.fd, ALL_ACCESS & ~IBV_ACCESS_MW_BIND));
+						   self->buf.fd, RWA));
 
 	fill(self->host.cpu, 5000, 9);
 	ASSERT_EQ(IBV_WC_SUCCESS,

@@ -51,7 +51,7 @@ FIXTURE_SETUP(secure)
 		self->pd[i] = must(ibv_alloc_pd(self->ctx));
 		self->local_mr[i] = memory_reg(&self->local, self->pd[i], ALL_ACCESS);
 	}
-	self->mr = memory_reg(&self->at, self->pd[0], ALL_ACCESS);
+	self->mr = memory_reg(&self->at, self->pd[0], memory_rights(&self->at));
 }
 
 FIXTURE_TEARDOWN(secure)
@@ -229,6 +229,20 @@ static int call_on(int fd, enum call call, uint32_t handle, int memfd)
 	}
 }
 
+/* Whether the kernel can carry it out on this device. */
+static bool has_call(enum call call)
+{
+	switch (call) {
+	case REREG_FD_BY_WRITE:
+	case REREG_FD_BY_IOCTL:
+		return device_can("rereg_mr_fd");
+	case REG_FD_IN_PD:	/* of a memfd */
+		return device_can("native");
+	default:
+		return true;
+	}
+}
+
 static bool names_pd(enum call call)
 {
 	return call == REG_IN_PD || call == REG_FD_IN_PD || call == WINDOW_IN_PD;
@@ -267,7 +281,7 @@ static bool guess_handles(void *arg)
 		struct ibv_pd *pd = with_pd ? must(ibv_alloc_pd(ctx)) : NULL;
 
 		for (enum call call = 0; call < NR_CALLS; call++) {
-			for (uint32_t handle = 0; handle < HANDLES; handle++) {
+			for (uint32_t handle = 0; has_call(call) && handle < HANDLES; handle++) {
 				int err;
 
 				if (pd && names_pd(call) && handle == pd->handle)
@@ -300,10 +314,15 @@ TEST_F(secure, another_process_guesses_handles)
 
 	/* In the process that has the objects each call works. */
 	for (enum call call = 0; call < NR_CALLS; call++) {
-		struct ibv_context *ctx = device_open();
-		struct ibv_pd *pd = must(ibv_alloc_pd(ctx));
-		struct ibv_mr *mr = memory_reg(&self->at, pd, ALL_ACCESS);
+		struct ibv_context *ctx;
+		struct ibv_pd *pd;
+		struct ibv_mr *mr;
 
+		if (!has_call(call))
+			continue;
+		ctx = device_open();
+		pd = must(ibv_alloc_pd(ctx));
+		mr = memory_reg(&self->at, pd, memory_rights(&self->at));
 		EXPECT_EQ(0, call_on(ctx->cmd_fd, call, names_pd(call) ? pd->handle : mr->handle,
 				     memfd)) {
 			TH_LOG("%s", call_names[call]);
@@ -399,7 +418,9 @@ static void dies_with_dereg(struct __test_metadata *_metadata, FIXTURE_DATA(secu
 		self->mr = NULL;
 		EXPECT_TRUE(refused(self, op, &dead, self->at.iova, 0));
 		/* A new MR of the same memory, PD and rights has another key. */
-		self->mr = memory_reg(&self->at, self->pd[0], ALL_ACCESS);
+		self->mr = memory_reg(&self->at, self->pd[0], memory_rights(&self->at));
+		if (!device_can("new-keys"))
+			continue;
 		ASSERT_NE(dead.rkey, self->mr->rkey);
 		EXPECT_TRUE(refused(self, op, &dead, self->at.iova, 0));
 	}
@@ -436,7 +457,7 @@ TEST_F_TIMEOUT(secure, keys_are_dead_at_once, 60)
 				  self->local.iova, N, self->at.iova, rkey));
 		EXPECT_TRUE(memory_untouched(&self->at));
 		pair_close(&pair);
-		self->mr = memory_reg(&self->at, self->pd[0], ALL_ACCESS);
+		self->mr = memory_reg(&self->at, self->pd[0], memory_rights(&self->at));
 	}
 }
 
@@ -470,12 +491,13 @@ static void has_rights(struct __test_metadata *_metadata, FIXTURE_DATA(secure) *
 TEST_F_TIMEOUT(secure, rights_are_those_of_the_registration, 120)
 {
 	for (int i = 0; i < NR_RIGHTS; i++) {
-		struct ibv_mr *mr = memory_reg(&self->at, self->pd[0], rights[i]);
+		int access = rights[i] & memory_rights(&self->at);
+		struct ibv_mr *mr = memory_reg(&self->at, self->pd[0], access);
 
-		has_rights(_metadata, self, mr, rights[i]);
+		has_rights(_metadata, self, mr, access);
 		EXPECT_EQ(0, ibv_dereg_mr(mr));
 	}
-	has_rights(_metadata, self, self->mr, ALL_ACCESS);
+	has_rights(_metadata, self, self->mr, RWA);
 }
 
 TEST_F_TIMEOUT(secure, rights_are_those_of_the_last_rereg, 120)
@@ -486,7 +508,7 @@ TEST_F_TIMEOUT(secure, rights_are_those_of_the_last_rereg, 120)
 
 		if (memory_rereg(self->mr, CHANGE_ACCESS, NULL, &self->at, access)) {
 			/* Memory that was pinned for reading only may stay so. */
-			ASSERT_EQ(EINVAL, errno);
+			ASSERT_TRUE(errno == EINVAL || errno == EACCES) { TH_LOG("%m"); }
 			ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_ACCESS |
 						 TRANS, NULL, &self->at,
 						 access));

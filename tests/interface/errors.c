@@ -200,7 +200,9 @@ TEST_F(reg, ibv_reg_dmabuf_mr_has_the_errors_that_programs_know)
 	ASSERT_EQ(EINVAL, errno_of_dmabuf(self, 0, PAGE, 0, memfd));
 	ASSERT_EQ(EINVAL, errno_of_dmabuf(self, 0, size + 1, 0, self->buf.fd));
 	ASSERT_EQ(EINVAL, errno_of_dmabuf(self, -PAGE, 2 * PAGE, 0, self->buf.fd));
-	ASSERT_EQ(EINVAL, errno_of_dmabuf(self, 0, PAGE, -PAGE, self->buf.fd));
+	/* No driver with an operation for dma-bufs only looks at the end of the iova. */
+	if (device_can("native"))
+		ASSERT_EQ(EINVAL, errno_of_dmabuf(self, 0, PAGE, -PAGE, self->buf.fd));
 	ASSERT_EQ(EINVAL, errno_of_dmabuf(self, 0, PAGE, 1, self->buf.fd));
 	ASSERT_EQ(EINVAL, errno_of_dmabuf(self, 0, 0, 0, self->buf.fd));
 	ASSERT_EQ(0, errno_of_dmabuf(self, 0, size, 0, self->buf.fd));

@@ -58,6 +58,7 @@ FIXTURE_SETUP(hole)
 	self->fd = -1;
 	need("reg_mr_fd");
 	need("memfd");
+	need("native");
 	self->ctx = device_open();
 	self->pd = must(ibv_alloc_pd(self->ctx));
 	hugepages_make(POOL);

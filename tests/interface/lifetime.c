@@ -41,7 +41,7 @@ static void traffic_open(struct traffic *t, enum memory_kind kind)
 {
 	pair_open(&t->pair, device_open(), NULL);
 	memory_open(&t->buf, kind, SIZE);
-	t->fd_mr = memory_reg(&t->buf, t->pair.pd, ALL_ACCESS);
+	t->fd_mr = memory_reg(&t->buf, t->pair.pd, RWA);
 	memory_open(&t->host, HOST, SIZE);
 	t->host_mr = memory_reg(&t->host, t->pair.pd, ALL_ACCESS);
 }
@@ -91,7 +91,7 @@ TEST_F(life, a_buffer_can_be_registered_many_times)
 	traffic_open(&t, UDMABUF);
 	for (int i = 0; i < 100; i++)
 		mr[i] = must(ibv_reg_mr_fd(t.pair.pd, (void *)(i * PAGE), PAGE,
-					   IBV_MR_FD_TYPE_DMABUF, t.buf.fd, ALL_ACCESS));
+					   IBV_MR_FD_TYPE_DMABUF, t.buf.fd, RWA));
 	for (int i = 0; i < 100; i += 2)
 		ASSERT_EQ(0, ibv_dereg_mr(mr[i]));
 	fill(t.host.cpu, PAGE, 3);

@@ -20,8 +20,8 @@ static const char *described(const char *name)
 
 	if (!value) {
 		errno = 0;
-		fail_case("%s is not set: make check and scripts/boot --rxe describe the device",
-			  name);
+		fail_case("%s is not set: make check describes the device, and scripts/boot does, "
+			  "with --rxe for example", name);
 	}
 	return value;
 }

@@ -10,15 +10,23 @@
  *
  *	reg_mr_fd	ibv_reg_mr_fd() of a dma-buf in system memory
  *	rereg_mr_fd	ibv_rereg_mr_fd()
- *	memfd		both of a memfd
- *	io-memory	both of a dma-buf in I/O memory
+ *	memfd		the same of a memfd
+ *	io-memory	the same of a dma-buf in I/O memory
  *	vmap		it reaches a dma-buf by the CPU, through dma_buf_vmap()
+ *	native		the kernel's methods and the provider do this; without it the library
+ *			registers a dma-buf by ibv_reg_dmabuf_mr()'s method, and a memfd by a
+ *			mapping
  *	on-demand	registration for on-demand paging
  *	atomics		fetch and add, compare and swap
  *	atomic-write	atomic write
  *	flush		flush to global visibility
  *	window-type-1	memory windows
  *	window-type-2	memory windows that a send queue binds
+ *	window-dma-buf	windows on an MR of a dma-buf
+ *	window-holds	while a window is bound, the calls that would end or change its MR or
+ *			its QP are refused
+ *	new-keys	an MR does not get the keys of one that was just deregistered
+ *	sqd		a QP can go to the state SQD
  *	rdma-cm		connections by IP address
  *	add-delete	"rdma link" adds and deletes it
  *	rxe-queues	its work queues are those of <rdma/rdma_user_rxe.h>, in memory

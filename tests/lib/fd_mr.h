@@ -39,7 +39,7 @@ FIXTURE_SETUP(fd_mr)
 	self->ctx = device_open();
 	pair_open(&self->pair, self->ctx, NULL);
 	memory_open_filled(&self->buf, variant->kind, SIZE, 99);
-	self->mr = memory_reg(&self->buf, self->pair.pd, ALL_ACCESS);
+	self->mr = memory_reg(&self->buf, self->pair.pd, memory_rights(&self->buf));
 	memory_open(&self->host, HOST, SIZE);
 	self->host_mr = memory_reg(&self->host, self->pair.pd, ALL_ACCESS);
 }

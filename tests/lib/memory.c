@@ -232,12 +232,24 @@ static void need_kind(const struct memory *m)
 		need("io-memory");
 }
 
+static bool is_dma_buf(const struct memory *m)
+{
+	return m->kind != HOST && m->kind != MEMFD;
+}
+
+int memory_rights(const struct memory *m)
+{
+	return is_dma_buf(m) && !device_can("window-dma-buf") ? RWA : ALL_ACCESS;
+}
+
 struct ibv_mr *memory_reg(const struct memory *m, struct ibv_pd *pd, int access)
 {
 	if (m->kind == HOST)
 		return must(ibv_reg_mr(pd, m->cpu, m->size, access));
 	need("reg_mr_fd");
 	need_kind(m);
+	if (is_dma_buf(m) && (access & IBV_ACCESS_MW_BIND))
+		need("window-dma-buf");
 	return must(ibv_reg_mr_fd_iova(pd, 0, m->size, m->iova, m->fd_type, m->fd, access));
 }
 

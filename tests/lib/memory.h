@@ -46,6 +46,8 @@ void memory_mark(struct memory *m);
 bool memory_untouched(const struct memory *m);
 bool memory_only_changed(const struct memory *m, size_t from, size_t n);
 
+/* Every right that an MR of it can have on the device: some know no windows on a dma-buf. */
+int memory_rights(const struct memory *m);
 /* Register all of it; a failure ends the case. */
 struct ibv_mr *memory_reg(const struct memory *m, struct ibv_pd *pd, int access);
 /* Returns what ibv_rereg_mr() returns.  M selects the verb; else only what FLAGS change counts. */

@@ -209,6 +209,7 @@ TEST_F(error, resources_for_reads_change_while_reads_arrive)
 	pthread_t thread[2];
 	long rounds = 0;
 
+	need("sqd");
 	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[1], &sqd, IBV_QP_STATE));
 	for (int i = 0; i < 2; i++)
 		ASSERT_EQ(0, pthread_create(&thread[i], NULL, set_resources, self->e.pair.qp[1]));
@@ -257,6 +258,7 @@ TEST_F(error, more_resources_for_reads_than_the_device_has_are_refused)
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
 	struct ibv_device_attr limits;
 
+	need("sqd");
 	ASSERT_EQ(0, ibv_query_device(self->e.ctx, &limits));
 	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[1], &attr, IBV_QP_STATE));
 	ASSERT_GT(255, limits.max_qp_rd_atom);

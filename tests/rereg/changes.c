@@ -48,6 +48,8 @@ MOVE(bochs, BOCHS, memfd, MEMFD);
 
 FIXTURE_SETUP(rereg)
 {
+	if (variant->from != HOST || variant->to != HOST)
+		need("rereg_mr_fd");
 	self->ctx = device_open();
 	for (int i = 0; i < 2; i++)
 		self->pd[i] = must(ibv_alloc_pd(self->ctx));
@@ -220,10 +222,16 @@ TEST_F(rereg, the_same_memory_at_another_offset_and_length)
 	}
 }
 
+static struct ibv_mw *window_that_holds(struct ibv_pd *pd)
+{
+	need("window-holds");
+	return window_alloc(pd, IBV_MW_TYPE_1);
+}
+
 TEST_F(rereg, a_bound_window_makes_it_fail_and_keeps_working)
 {
 	uint64_t at = self->from.iova + PAGE;
-	struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_1);
+	struct ibv_mw *mw = window_that_holds(self->pd[0]);
 	struct ibv_mw_bind bind = {
 		.send_flags = IBV_SEND_SIGNALED,
 		.bind_info = { .mr = self->mr, .addr = at, .length = PAGE,
@@ -276,6 +284,9 @@ FIXTURE(chain)
 
 FIXTURE_SETUP(chain)
 {
+	need("rereg_mr_fd");
+	need("memfd");
+	need("io-memory");
 	ASSERT_TRUE(nothing_left());
 }
 

@@ -46,6 +46,8 @@ FIXTURE_VARIANT_ADD(mr, on_bochs) { .kind = BOCHS };
 
 FIXTURE_SETUP(mr)
 {
+	need("rereg_mr_fd");
+	need("memfd");
 	self->ctx = device_open();
 	self->pd = must(ibv_alloc_pd(self->ctx));
 	self->other_pd = must(ibv_alloc_pd(self->ctx));

@@ -54,6 +54,7 @@ FIXTURE_VARIANT_ADD(move, bochs_and_memfd) { .kind = { BOCHS, MEMFD } };
 
 FIXTURE_SETUP(move)
 {
+	need("rereg_mr_fd");
 	self->ctx = device_open();
 	pair_open(&self->pair, self->ctx, NULL);
 	for (int i = 0; i < 2; i++)
