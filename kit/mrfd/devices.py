@@ -32,7 +32,7 @@ class Device:
 RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
              "reg_mr_fd rereg_mr_fd memfd io-memory vmap native atomics atomic-write flush "
              "window-type-1 window-type-2 window-dma-buf window-holds new-keys sqd rdma-cm "
-             "add-delete rxe-queues",
+             "add-delete read-middles rxe-queues",
              setup="rdma link add rxe0 type rxe netdev eth0", netdev="eth0")
 
 # By default the driver makes 3000 mkeys in the background, and destroys them at power-off:

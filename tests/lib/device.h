@@ -29,6 +29,8 @@
  *	sqd		a QP can go to the state SQD
  *	rdma-cm		connections by IP address
  *	add-delete	"rdma link" adds and deletes it
+ *	read-middles	a duplicate of the rest of a read is answered with packets of its
+ *			middle, and not with one that begins a response
  *	rxe-queues	its work queues are those of <rdma/rdma_user_rxe.h>, in memory
  *			that the process writes
  *

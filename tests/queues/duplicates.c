@@ -139,6 +139,7 @@ TEST_F(duplicate, of_a_read_is_answered_after_a_read_of_nothing)
  */
 TEST_F(duplicate, answered_with_the_middle_of_a_read_is_a_bad_response)
 {
+	need("read-middles");
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, SIZE, self->e.peer->rkey));
 	go_back_to(self, 1);
 	ASSERT_EQ(IBV_WC_BAD_RESP_ERR, read_of(self, self->e.there.iova + 1024, SIZE - 1024,
