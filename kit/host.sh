@@ -117,7 +117,7 @@ need() {
 		need rootfs
 		[ ! -e "$build/$1/bzImage" ] || return 0
 		case $1 in kernel-stock*) need linux-stock ;; *) need linux ;; esac
-		case $1 in kernel-debug) takes "$1" build 600 ;; *) takes "$1" build 350 ;; esac
+		case $1 in kernel-debug) takes "$1" build 650 ;; *) takes "$1" build 350 ;; esac
 		;;
 	check-*) # a tree and objects of check-series
 		[ ! -e "$build/check-series/${1#check-}-obj" ] || return 0

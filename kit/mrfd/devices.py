@@ -40,6 +40,6 @@ RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
 CONNECTX = Device("connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
                   "reg_mr_fd memfd on-demand atomics window-type-1 window-type-2",
                   setup="", netdev="", qemu=("connectx",), append="mlx5_core.prof_sel=0",
-                  needs=("connectx",), vendor="mlx5", kernels=("base", "stock"))
+                  needs=("connectx",), vendor="mlx5", kernels=("base", "debug", "stock"))
 
 DEVICES = [RXE]
