@@ -16,7 +16,8 @@ class Device:
     title: str      # for people
     can: str        # words for what another device may lack, see tests/lib/device.h
     setup: str      # the shell command that adds it in a guest, once eth0 is up
-    netdev: str     # its network device, or empty
+    netdev: str     # its network device: eth0, or one that setup gives an address
+    address: str    # by which rdma_cm finds it in the first guest; the next one has the next
     qemu: tuple = ()    # the arguments of QEMU's -device that it needs
     append: str = ""    # kernel parameters that it needs
     needs: tuple = ()   # what scripts/ builds for it
@@ -26,20 +27,23 @@ class Device:
     def env(self):
         """The variables that describe it to the programs in the guest."""
         return {"MRFD_DEVICE": self.name, "MRFD_VERBS_DEVICE": self.verbs,
-                "MRFD_NETDEV": self.netdev, "MRFD_DEVICE_CAN": self.can}
+                "MRFD_NETDEV": self.netdev, "MRFD_ADDRESS": self.address,
+                "MRFD_DEVICE_CAN": self.can}
 
 
 RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
              "reg_mr_fd rereg_mr_fd memfd io-memory vmap native atomics atomic-write flush "
              "window-type-1 window-type-2 window-dma-buf window-holds new-keys sqd rdma-cm "
              "add-delete read-middles rxe-queues",
-             setup="rdma link add rxe0 type rxe netdev eth0", netdev="eth0")
+             setup="rdma link add rxe0 type rxe netdev eth0", netdev="eth0",
+             address="10.0.0.1")
 
 # By default the driver makes 3000 mkeys in the background, and destroys them at power-off:
 # 20 seconds.  With profile 0 it makes none in advance.
 CONNECTX = Device("connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
-                  "reg_mr_fd memfd on-demand atomics window-type-1 window-type-2",
-                  setup="", netdev="", qemu=("connectx",), append="mlx5_core.prof_sel=0",
-                  needs=("connectx",), vendor="mlx5", kernels=("base", "debug", "stock"))
+                  "reg_mr_fd memfd on-demand atomics window-type-1 window-type-2 rdma-cm",
+                  setup="/mrfd/kit/guest/ipoib ib0", netdev="ib0", address="10.1.0.1",
+                  qemu=("connectx",), append="mlx5_core.prof_sel=0", needs=("connectx",),
+                  vendor="mlx5", kernels=("base", "debug", "stock"))
 
 DEVICES = [RXE]

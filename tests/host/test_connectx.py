@@ -180,6 +180,12 @@ class InGuests(unittest.TestCase):
         for number in 0, 1:
             self.assertRegex(done.stdout, rf"guest{number}: 1000 iters in")
 
+    def test_two_guests_connect_by_address(self):
+        talk = ("if [ $MRFD_GUEST = 0 ]; then rping -s -C 3 -a 10.1.0.1; else "
+                "until rping -c -C 3 -a 10.1.0.1; do sleep 0.2; done; fi")
+        done = self.boot("--guests", "2", "sh", "-c", talk)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_a_model_that_was_started_by_hand_captures(self):
         device = {"driver": "vfio-user-pci", "bus": "port0"}
         talk = ("ip link set lo up; ibv_rc_pingpong -s 64 -n 10 & "

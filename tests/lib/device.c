@@ -36,6 +36,11 @@ const char *device_name(void)
 	return described("MRFD_VERBS_DEVICE");
 }
 
+const char *device_ip(void)
+{
+	return described("MRFD_ADDRESS");
+}
+
 bool device_can(const char *word)
 {
 	const char *at = described("MRFD_DEVICE_CAN");

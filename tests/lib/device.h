@@ -5,7 +5,8 @@
  *
  *	MRFD_DEVICE		its name in the names of cases: rxe
  *	MRFD_VERBS_DEVICE	its verbs name in the guest: rxe0
- *	MRFD_NETDEV		its network device, where it has one
+ *	MRFD_NETDEV		its network device: eth0
+ *	MRFD_ADDRESS		the IP address by which rdma_cm finds it
  *	MRFD_DEVICE_CAN		words for what it can do and another device may not:
  *
  *	reg_mr_fd	ibv_reg_mr_fd() of a dma-buf in system memory
@@ -44,6 +45,7 @@
 #include <stdint.h>
 
 const char *device_name(void);	/* its verbs name */
+const char *device_ip(void);	/* its address for rdma_cm */
 uint32_t device_driver_id(void);	/* as ioctl() messages name it */
 bool device_can(const char *word);
 /* Skip the case if the device cannot; call it before the case makes objects of its own. */

@@ -21,7 +21,6 @@
 #include <rdma/fi_rma.h>
 
 #define SIZE (64 * PAGE)
-#define ADDRESS "10.0.0.1"
 #define PORT "7471"
 #define SECONDS_10 10000
 #define EVERYTHING (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
@@ -83,7 +82,7 @@ static struct fi_info *find(uint64_t flags)
 	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED |
 				      FI_MR_PROV_KEY;
 	hints->fabric_attr->prov_name = must(strdup("verbs"));
-	fi(fi_getinfo(FI_VERSION(2, 0), ADDRESS, PORT, flags, hints, &found));
+	fi(fi_getinfo(FI_VERSION(2, 0), device_ip(), PORT, flags, hints, &found));
 	fi_freeinfo(hints);
 	return found;
 }
