@@ -20,7 +20,7 @@ bench: ready ## measure registration and transfer beside ordinary memory; tables
 shell: ready ## an interactive guest with an RDMA device and the tools on the path; DEVICE=connectx for the ConnectX model
 	@scripts/shell $(if $(DEVICE),"--$$DEVICE")
 
-scoreboard: ready ## rdma-core's suite on the stock stack beside ours; build/report/index.html shows all results
+scoreboard: ready ## rdma-core's suite on the stock stack beside ours, and on the ConnectX model; build/report/index.html shows all results
 	@scripts/scoreboard
 
 report: ## one page of the results so far, build/report/index.html

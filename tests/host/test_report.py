@@ -29,6 +29,7 @@ def load(name):
 
 
 bench = load("bench")
+scoreboard = load("scoreboard")
 KIB = 1024
 
 
@@ -149,8 +150,11 @@ class Report(unittest.TestCase):
                                   Case("rdma-core/test_a", "four", "not ok", "", ["# said"])])
         with self.made_of({f"scoreboard/{side}.jsonl": left
                            for side in ("stock", "library", "ours")}) as (_, words, _):
+            self.assertIn("No scoreboard yet", words)
+        with self.made_of({f"scoreboard/{side}.jsonl": left
+                           for side, *_ in scoreboard.SIDES}) as (_, words, _):
             for text in "no <XRC> here", "it broke", ": said", "1 skipped and 2 failed":
-                self.assertIn(text, words)
+                self.assertEqual(words.count(text), 2)  # of ours on each device
 
     def test_each_kernel_has_its_last_run(self):
         case = [Case("access/data", "one", "ok", device="rxe")]
