@@ -46,4 +46,4 @@ CONNECTX = Device("connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
                   qemu=("connectx",), append="mlx5_core.prof_sel=0", needs=("connectx",),
                   vendor="mlx5", kernels=("base", "debug", "stock"))
 
-DEVICES = [RXE]
+DEVICES = [RXE, CONNECTX]
