@@ -29,8 +29,10 @@ struct field {
 #define GENERAL(name_, value_) \
 	{ IFC_BIT(cmd_hca_cap, name_), IFC_WIDTH(cmd_hca_cap, name_), value_ }
 
-/* What WQEs may have: the driver takes a 16th of it for its limit of segments. */
-#define MAX_WQE_BYTES 512
+/* What the 6 bits that count 16 bytes of a WQE can say: the library posts what fits. */
+#define SEND_WQE_BYTES (63 * 16)
+/* The driver takes a 16th of it for its limit of segments. */
+#define RECV_WQE_BYTES 512
 
 static const struct field general[] = {
 	/* The port: one, InfiniBand, described by the QUERY_HCA_VPORT_* commands (not MADs). */
@@ -77,8 +79,8 @@ static const struct field general[] = {
 	GENERAL(log_max_srq_sz, HCA_LOG_MAX_WQ),
 	GENERAL(log_max_cq_sz, HCA_LOG_MAX_CQ),
 	GENERAL(log_max_eq_sz, HCA_LOG_MAX_EQ),
-	GENERAL(max_wqe_sz_sq, MAX_WQE_BYTES),
-	GENERAL(max_wqe_sz_rq, MAX_WQE_BYTES),
+	GENERAL(max_wqe_sz_sq, SEND_WQE_BYTES),
+	GENERAL(max_wqe_sz_rq, RECV_WQE_BYTES),
 	GENERAL(max_sgl_for_optimized_performance, 4),
 
 	/* Completions. */
