@@ -24,6 +24,9 @@ import tests.utils as u
 PAGE = base.PAGE
 HUGE_PAGE = 0x200000
 F_SEAL_FUTURE_WRITE = 0x10
+# enum ib_uverbs_device_cap_flags
+DEVICE_FLUSH_GLOBAL = 1 << 38
+DEVICE_FLUSH_PERSISTENT = 1 << 39
 WRITE_ACCESS = [e.IBV_ACCESS_LOCAL_WRITE,
                 e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE,
                 e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_ATOMIC,
@@ -200,12 +203,20 @@ class MemFdErrorTest(MemFdMemory, base.MRFdErrorTest):
 
     def test_mr_fd_access_not_supported(self):
         """
-        Verify the errno of on demand and persistent flush, which memfds lack
+        Verify the errno of on demand, of persistent flush, which memfds lack, and of flush
+        on a device without it
         """
         self.reg_fails(errno.EOPNOTSUPP, access=e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_ON_DEMAND)
-        self.reg_fails(errno.EINVAL,
-                       access=e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_FLUSH_PERSISTENT)
-        self.reg(access=e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_FLUSH_GLOBAL).close()
+        can = self.ctx.query_device_ex().device_cap_flags_ex
+        for access, cap, error in [(e.IBV_ACCESS_FLUSH_GLOBAL, DEVICE_FLUSH_GLOBAL, 0),
+                                   (e.IBV_ACCESS_FLUSH_PERSISTENT, DEVICE_FLUSH_PERSISTENT,
+                                    errno.EINVAL)]:
+            if not can & cap:
+                error = errno.EOPNOTSUPP
+            if error:
+                self.reg_fails(error, access=e.IBV_ACCESS_LOCAL_WRITE | access)
+            else:
+                self.reg(access=e.IBV_ACCESS_LOCAL_WRITE | access).close()
 
     def test_memfd_shrunk(self):
         """
