@@ -260,7 +260,7 @@ class KunitProgram(Program):
 
 
 class Suite(Program):
-    """A module of rdma-core's own suite, in a process of its own."""
+    """A module of rdma-core's own suite, in a process of its own, with huge pages."""
 
     dialect = Unittest
 
@@ -278,7 +278,7 @@ class Suite(Program):
                 *(self.wanted or [f"tests.{self.module}"])]
 
     def guest(self):
-        return guest_options(self.kernel, self.device)
+        return guest_options(self.kernel, self.device, append="hugepages=64")
 
 
 def guest_programs(kernel, device):
