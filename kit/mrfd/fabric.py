@@ -20,8 +20,11 @@ from mrfd.paths import SCRIPTS, inside
 
 
 class Fabric:
-    """A context in which connectx-fabric runs.  Its directory in build/run has the socket,
-    which every userland sees by the same short name, and the log."""
+    """A context in which connectx-fabric runs, with these options.  Its directory in
+    build/run has the socket, which every userland sees by the same short name, and the log."""
+
+    def __init__(self, *options):
+        self.options = options
 
     def __enter__(self):
         directory = machine.log_directory("fabric")
@@ -30,7 +33,7 @@ class Fabric:
         with open(self.log, "wb") as log:
             self._process = subprocess.Popen(
                 [os.path.join(SCRIPTS, "enter"), f"{machine.model_directory()}/connectx-fabric",
-                 "--socket", self.socket],
+                 "--socket", self.socket, *self.options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         try:
             end = time.monotonic() + 30

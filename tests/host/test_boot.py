@@ -93,6 +93,9 @@ class Arguments(unittest.TestCase):
         self.check("argument --connectx: not allowed with argument --rxe", "--rxe", "--connectx",
                    "true")
         self.check("argument -c/--cpus: '99' is not", "true", ":::", "-c", "99", "true")
+        for words in ("--connectx",), ("--guests", "2"), ("--rxe", "--guests", "2"):
+            self.check("--fabric is for several guests with --connectx", *words,
+                       "--fabric=--drop 1", "true")
         self.check("no command")
         self.check("a guest has no command", "true", ":::")
 

@@ -2,7 +2,6 @@
 """QEMU and its ConnectX model start and end together, and a model that fails is not taken
 for a success: with stubs for both, for which nothing is built, and in guests."""
 
-import json
 import os
 import signal
 import subprocess
@@ -15,12 +14,10 @@ from unittest import mock
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
-from mrfd import environment  # noqa: E402
 from mrfd import machine  # noqa: E402
 from mrfd.devices import CONNECTX  # noqa: E402
-from mrfd.paths import BUILD, SCRIPTS, inside  # noqa: E402
-
-BOOT, ENTER = (os.path.join(SCRIPTS, name) for name in ("boot", "enter"))
+from mrfd.paths import BUILD, inside  # noqa: E402
+from tests.host.model import ENTER, GuestsWithModel  # noqa: E402
 
 # Arguments: what to do when the client has left or has sent something; the options.
 MODEL = """
@@ -145,23 +142,7 @@ def below(pid):
     return found
 
 
-class InGuests(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        """Do what takes long the first time before any test measures a time."""
-        machine.kernel_image()
-        machine.accelerator()
-        machine.model_directory()
-        ours = environment.of_our_libraries(inside(machine.tool("rdma-core")))
-        cls.env = [word for item in ours.items() for word in ("-e", "=".join(item))]
-
-    def words(self, *words):
-        return [BOOT, "--connectx", *self.env, *words]
-
-    def boot(self, *words):
-        return subprocess.run(self.words(*words), capture_output=True, timeout=300, text=True,
-                              check=False)
-
+class InGuests(GuestsWithModel):
     def test_a_guest_has_the_device(self):
         device = f"/sys/class/infiniband/{CONNECTX.verbs}"
         with tempfile.TemporaryDirectory() as directory:
@@ -180,35 +161,18 @@ class InGuests(unittest.TestCase):
         for number in 0, 1:
             self.assertRegex(done.stdout, rf"guest{number}: 1000 iters in")
 
-    def test_two_guests_connect_by_address(self):
-        talk = ("if [ $MRFD_GUEST = 0 ]; then rping -s -C 3 -a 10.1.0.1; else "
-                "until rping -c -C 3 -a 10.1.0.1; do sleep 0.2; done; fi")
-        done = self.boot("--guests", "2", "sh", "-c", talk)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-
     def test_a_model_that_was_started_by_hand_captures(self):
-        device = {"driver": "vfio-user-pci", "bus": "port0"}
         talk = ("ip link set lo up; ibv_rc_pingpong -s 64 -n 10 & "
                 "until ibv_rc_pingpong -s 64 -n 10 localhost; do sleep 0.2; done; wait $!")
         with tempfile.TemporaryDirectory(dir=BUILD) as directory:
-            path, capture = (os.path.join(directory, name) for name in ("socket", "capture"))
-            device["socket"] = {"type": "unix", "path": inside(path)}
-            model = subprocess.Popen([ENTER, f"{machine.model_directory()}/connectx", "--socket",
-                                      inside(path), "--pcap", inside(capture)],
-                                     stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            self.addCleanup(model.wait)
-            self.addCleanup(model.kill)
-            end = time.monotonic() + 30
-            while not os.path.exists(path):
-                self.assertLess(time.monotonic(), end)
-                time.sleep(0.05)
-            done = subprocess.run([BOOT, *self.env, "--append", CONNECTX.append, "-d",
-                                   json.dumps(device), "sh", "-c", talk],
-                                  capture_output=True, timeout=300, text=True, check=False)
+            capture = inside(os.path.join(directory, "capture"))
+            model, boot = self.by_hand("--pcap", capture)
+            done = subprocess.run([*boot, "sh", "-c", talk], capture_output=True, timeout=300,
+                                  text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertEqual(model.wait(20), 0)
             # RC SEND only: each end has sent ten.
-            found = subprocess.run([ENTER, "tshark", "-r", inside(capture), "-Y",
+            found = subprocess.run([ENTER, "tshark", "-r", capture, "-Y",
                                     "infiniband.bth.opcode == 4"], stdout=subprocess.PIPE,
                                    text=True, check=True).stdout
             self.assertGreaterEqual(len(found.splitlines()), 20)
