@@ -91,13 +91,16 @@ static uint32_t recv_uidx(const struct qp *qp, const struct srq *srq)
 
 static void fill_source(struct mlx5_cqe64 *cqe, struct qp *qp, const struct recv_completion *c)
 {
-	cqe->ml_path = c->path_bits & 0x7f;
+	/* ml_path stays 0: the LMC is 0, so a LID has no path bits. */
 	cqe->slid = htobe16(c->slid);
 	cqe->flags_rqpn = htobe32((c->global ? CQE_GRH : 0) | (c->sl & 0xfu) << 24 |
 				  (c->src_qp & 0xffffff));
-	/* Without immediate data the dword has the P_Key; the MAD layer looks it up. */
+	/*
+	 * Without immediate data the dword has the P_Key.  For QP 1 the driver finds its index,
+	 * with which it answers: so it is the packet's, as QP 1 takes those of the whole table.
+	 */
 	if (c->opcode == MLX5_CQE_RESP_SEND && qp_is_datagram(qp))
-		cqe->imm_inval_pkey = htobe32(port_pkey(qp->hca, qp->path.pkey_index));
+		cqe->imm_inval_pkey = htobe32(c->pkey);
 }
 
 void qp_complete_recv(struct qp *qp, const struct recv_wqe *r, struct srq *srq,

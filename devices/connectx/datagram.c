@@ -7,10 +7,10 @@
  * A WQE is fetched, checked and sent in one go, or fetched anew later, so nothing of it is
  * kept.  A received message is stored behind its GRH (40 bytes, zero if it had none).
  */
+#include "mad.h"
 #include "transport.h"
 
 #define QKEY_OF_QP 0x80000000u	/* a WQE's Q_Key with this bit means the QP's */
-#define VL_MANAGEMENT 15
 
 static u8 refuse_wqe(const struct qp *qp, const struct wqe *w)
 {
@@ -132,8 +132,8 @@ static void complete(struct qp *qp, const struct packet *p, u8 syndrome)
 		.opcode = syndrome ? MLX5_CQE_RESP_ERR :
 			  imm ? MLX5_CQE_RESP_SEND_IMM : MLX5_CQE_RESP_SEND,
 		.syndrome = syndrome, .bytes = syndrome ? 0 : PACKET_GRH + p->length,
-		.imm_inval = p->imm, .src_qp = p->sqpn, .slid = p->slid, .sl = p->sl,
-		.global = p->global, .solicited = p->solicited,
+		.imm_inval = p->imm, .src_qp = p->sqpn, .slid = p->slid, .pkey = p->pkey,
+		.sl = p->sl, .global = p->global, .solicited = p->solicited,
 	};
 
 	r->have_recv = false;
@@ -194,10 +194,11 @@ out:
 
 void datagram_receive(struct qp *qp, struct packet *p)
 {
-	u8 op = packet_operation(p);
+	/* IBA 13.5.3.1: management datagrams have one size, and no immediate data. */
+	bool mad = packet_operation(p) == IB_SEND_ONLY && p->length == MAD_SIZE;
 
 	if (!qp_can_receive(qp) || qp->resp.stalled || p->length > qp_mtu(qp) ||
-	    (op != IB_SEND_ONLY && op != IB_SEND_ONLY_IMM)) {
+	    (qp->service != QP_UD && !mad)) {
 		link_packet_free(qp->hca->link, p);
 		return;
 	}

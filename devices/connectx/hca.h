@@ -176,6 +176,7 @@ void port_init(struct hca *hca);
 void port_set(struct hca *hca, uint16_t lid, uint16_t sm_lid, u8 state);
 uint16_t port_pkey(const struct hca *hca, unsigned int index);
 void port_gid(const struct hca *hca, unsigned int index, u8 gid[16]);
+bool port_has_gid(const struct hca *hca, const u8 gid[16]);
 
 /* memic.c */
 void memic_init(struct hca *hca);

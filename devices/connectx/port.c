@@ -119,6 +119,19 @@ void port_gid(const struct hca *hca, unsigned int index, u8 gid[16])
 	put_be64(gid + 8, hca->port.guid);
 }
 
+bool port_has_gid(const struct hca *hca, const u8 gid[16])
+{
+	static const u8 none[16];
+	u8 own[16];
+
+	for (unsigned int i = 0; i < GIDS; i++) {
+		port_gid(hca, i, own);
+		if (!memcmp(own, gid, sizeof(own)))
+			return memcmp(own, none, sizeof(own));
+	}
+	return false;
+}
+
 /* The vport commands.  The inputs of all of them begin alike. */
 
 static bool other_port(const struct cmd *c)

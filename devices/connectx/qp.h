@@ -178,8 +178,8 @@ struct recv_completion {
 	u8 syndrome;			/* 0, or it is an error */
 	uint32_t bytes, imm_inval;	/* imm_inval: 0 if the opcode has none */
 	uint32_t src_qp;
-	uint16_t slid;
-	u8 sl, path_bits;
+	uint16_t slid, pkey;		/* of a datagram */
+	u8 sl;
 	bool global, solicited;
 	const u8 *inline_data;		/* to the CQE instead of memory, or NULL; only if
 					   bytes <= qp->scatter_recv */

@@ -49,6 +49,26 @@ static bool serves(const struct qp *qp, const struct packet *p, bool request)
 	return false;
 }
 
+/*
+ * IBA 9.6.1.2 and 9.6.1.5: a connection's packets come by its path, with a GRH if that has
+ * one; a datagram may come from anywhere.
+ */
+static bool came_by_path(const struct qp *qp, const struct packet *p)
+{
+	const struct qp_path *path = &qp->path;
+	u8 gid[16];
+
+	if (qp_is_datagram(qp))
+		return true;
+	if (p->slid != path->rlid || p->global != path->global)
+		return false;
+	if (!p->global)
+		return true;
+	port_gid(qp->hca, path->gid_index, gid);
+	return !memcmp(p->dgid, gid, sizeof(gid)) &&
+	       !memcmp(p->sgid, path->dgid, sizeof(path->dgid));
+}
+
 /* NULL, or why the QP does not take the packet. */
 static const char *refusal(struct qp *qp, const struct packet *p, bool request)
 {
@@ -60,8 +80,8 @@ static const char *refusal(struct qp *qp, const struct packet *p, bool request)
 		qp->hca->port.pkey_violations++;
 		return "P_Key";
 	}
-	if (!qp_is_datagram(qp) && p->slid != qp->path.rlid)
-		return "SLID is not the peer's";
+	if (!came_by_path(qp, p))
+		return "not by the path of the connection";
 	return NULL;
 }
 
@@ -92,22 +112,37 @@ static void receive_multicast(struct hca *hca, struct packet *p)
 	link_packet_free(hca->link, p);
 }
 
+/*
+ * NULL, or why it is for no QP at all.  IBA 9.6.1.2: a multicast LID and the QP number of
+ * multicast go together.  3.5.10: VL 15 is for subnet management, which has no other one.
+ */
+static const char *unroutable(const struct hca *hca, const struct packet *p)
+{
+	if (lid_is_multicast(p->dlid))
+		return "unicast to a multicast LID";
+	if ((p->vl == VL_MANAGEMENT) != !p->dqpn)
+		return "VL 15 or QP 0, but not both";
+	if (p->global && !port_has_gid(hca, p->dgid))
+		return "DGID is not the port's";
+	return NULL;
+}
+
 void transport_receive(struct hca *hca, struct packet *p)
 {
 	uint32_t op = packet_op(p->opcode);
 	bool request = op & OP_REQUEST;
-	const char *why = "no such QP";
-	struct qp *qp;
+	const char *why;
+	struct qp *qp = NULL;
 
 	if (p->dqpn == QPN_MULTICAST && lid_is_multicast(p->dlid)) {
 		receive_multicast(hca, p);
 		return;
 	}
-	/* IBA 9.6.1.2: a multicast LID and the QP number of multicast go together. */
-	qp = !op || lid_is_multicast(p->dlid) ? NULL :
-	     p->dqpn > 1 ? qp_get(hca, p->dqpn) : hca->special[p->dqpn];
-	if (qp)
-		why = refusal(qp, p, request);
+	why = op ? unroutable(hca, p) : "no such opcode";
+	if (!why) {
+		qp = p->dqpn > 1 ? qp_get(hca, p->dqpn) : hca->special[p->dqpn];
+		why = qp ? refusal(qp, p, request) : "no such QP";
+	}
 	if (why) {
 		trace("drop: opcode %#x for QP %#x, psn %u: %s", p->opcode, p->dqpn, p->psn, why);
 		link_packet_free(hca->link, p);

@@ -37,7 +37,7 @@ static void a_message_arrives_behind_its_grh(void **state)
 	w->av.hop_limit = 9;
 	w->av.tclass = 0xf5;
 	w->av.flow_label = 0x12345;
-	memset(w->av.dgid, 0x77, 16);
+	memset(w->av.dgid, 0x60, 16);
 	world_run();
 	assert_int_equal(4, dones);
 	for (int i = 0; i < 4; i++) {
@@ -62,7 +62,7 @@ static void a_message_arrives_behind_its_grh(void **state)
 	assert_int_equal(0x1b, memory[1][0x9006]);
 	assert_int_equal(9, memory[1][0x9007]);
 	assert_int_equal(0x61, memory[1][0x9008]);
-	assert_int_equal(0x77, memory[1][0x9018]);
+	assert_int_equal(0x60, memory[1][0x9018]);
 	world_end();
 }
 
@@ -73,12 +73,16 @@ static void what_does_not_arrive(void **state)
 		uint16_t rlid;
 		uint32_t len, room;
 		bool arrives;
+		u8 dgid;
 	} t[] = {
 		{ 0x11111111, 0x41, FAKE_LID, 256, 296, true },
 		{ 0x80000001, 0x41, FAKE_LID, 10, 300, true },	/* the QP's own */
 		{ 0x11111112, 0x41, FAKE_LID, 10, 300, false },
 		{ 0x11111111, 0x42, FAKE_LID, 10, 300, false },
 		{ 0x11111111, 0x41, FAKE_LID, 10, 0, false },	/* no receive WQE */
+		{ 0x11111111, 0x41, FAKE_LID, 10, 300, true, 0x60 },
+		{ 0x11111111, 0x41, FAKE_LID, 10, 300, false, 0x77 },	/* another port's GID */
+		{ 0x11111111, 0x41, FAKE_LID, 10, 300, false, 0xff },	/* a group's */
 	};
 
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
@@ -91,6 +95,8 @@ static void what_does_not_arrive(void **state)
 		w->av.qkey = t[i].qkey;
 		w->av.dqpn = t[i].dqpn;
 		w->av.rlid = t[i].rlid;
+		w->av.global = t[i].dgid;
+		memset(w->av.dgid, t[i].dgid, 16);
 		world_run();
 		assert_int_equal(1 + t[i].arrives, dones);
 		assert_int_equal(0, done[0].syndrome);
@@ -189,6 +195,40 @@ static void management_has_its_own_numbers(void **state)
 	}
 }
 
+/* Its size and virtual lane are fixed, and it has no immediate data. */
+static void what_is_no_management_datagram(void **state)
+{
+	static const struct { bool smi; u8 opcode; uint32_t len; u8 vl; bool arrives; } t[] = {
+		{ false, IB_SEND_ONLY, 256, 0, true },
+		{ false, IB_SEND_ONLY, 252, 0, false },
+		{ false, IB_SEND_ONLY_IMM, 256, 0, false },
+		{ false, IB_SEND_ONLY, 256, 15, false },
+		{ true, IB_SEND_ONLY, 256, 15, true },
+		{ true, IB_SEND_ONLY, 256, 0, false },
+		{ true, IB_SEND_ONLY, 0, 15, false },
+	};
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct packet *p;
+
+		datagrams_new(t[i].smi ? QP_SMI : QP_GSI);
+		qps[0].mtu = 4096;
+		hca.special[!t[i].smi] = &qps[0];
+		post_recv(0, 0x8000, 300);
+		p = link_packet(&fake_link);
+		p->dlid = p->slid = FAKE_LID;
+		p->pkey = 0xffff;
+		p->qkey = 0x11111111;
+		p->dqpn = !t[i].smi;
+		p->opcode = IB_UD << 5 | t[i].opcode;
+		p->length = t[i].len;
+		p->vl = t[i].vl;
+		transport_receive(&hca, p);
+		assert_int_equal(t[i].arrives, dones);
+		world_end();
+	}
+}
+
 static void pages_may_be_absent(void **state)
 {
 	datagrams_new(QP_UD);
@@ -245,6 +285,7 @@ int main(void)
 		cmocka_unit_test(receives_that_are_too_small_or_bad),
 		cmocka_unit_test(multicast),
 		cmocka_unit_test(management_has_its_own_numbers),
+		cmocka_unit_test(what_is_no_management_datagram),
 		cmocka_unit_test(pages_may_be_absent),
 		cmocka_unit_test(an_empty_pool_delays),
 	};

@@ -91,6 +91,11 @@ static void has_a_gid_and_a_pkey(void **state)
 	assert_int_equal(be64_at(data + 8), hca->guid);
 	port_gid(hca, 0, own);
 	assert_memory_equal(own, data, 16);
+	assert_true(port_has_gid(hca, own));
+	own[15]++;
+	assert_false(port_has_gid(hca, own));
+	memset(own, 0, 16);		/* as an entry that is not in use */
+	assert_false(port_has_gid(hca, own));
 	assert_int_equal(port_cmd(hca, gid, 0, 1, 32), CMD_OK);
 	assert_int_equal(be64_at(data + 8), 0);
 	assert_int_equal(port_cmd(hca, gid, 0, 8, 32), CMD_BAD_INDEX);

@@ -275,7 +275,7 @@ static void test_completions(void **state)
 	struct recv_wqe r = { .index = 9 };
 	struct recv_completion c = {
 		.opcode = MLX5_CQE_RESP_SEND_INV, .bytes = 20, .imm_inval = 0x4243,
-		.src_qp = 0x99, .slid = 0xbeef, .sl = 5, .path_bits = 3, .global = true,
+		.src_qp = 0x99, .slid = 0xbeef, .sl = 5, .global = true,
 		.inline_data = (const u8 *)"twenty bytes of data",
 	};
 
@@ -298,7 +298,7 @@ static void test_completions(void **state)
 	assert_int_equal(be32toh(cqe[1].imm_inval_pkey), 0x4243);
 	assert_int_equal(be32toh(cqe[1].flags_rqpn), 0x15000099);
 	assert_int_equal(be16toh(cqe[1].slid), 0xbeef);
-	assert_int_equal(cqe[1].ml_path, 3);
+	assert_int_equal(cqe[1].ml_path, 0);
 	assert_ptr_equal(cqe_cq[1], &cqs[1]);
 
 	qp->scatter_recv = 32;
@@ -321,10 +321,12 @@ static void test_completions(void **state)
 	qp_complete_recv(qp, &r, NULL, &c);
 	assert_int_equal(be32toh(cqe[6].srqn_uidx), 0);
 
-	qp = created(MLX5_QPC_ST_QP1);		/* the P_Key, which the MAD layer looks up */
-	c = (struct recv_completion){ .opcode = MLX5_CQE_RESP_SEND, .bytes = 296 };
+	qp = created(MLX5_QPC_ST_QP1);		/* the P_Key, which the driver looks up */
+	c = (struct recv_completion){ .opcode = MLX5_CQE_RESP_SEND, .bytes = 296,
+				      .pkey = 0x7fff, .global = true, .src_qp = 1 };
 	qp_complete_recv(qp, &r, NULL, &c);
-	assert_int_equal(be32toh(cqe[7].imm_inval_pkey), 0xffff);
+	assert_int_equal(be32toh(cqe[7].imm_inval_pkey), 0x7fff);
+	assert_int_equal(be32toh(cqe[7].flags_rqpn), 0x10000001);
 	assert_int_equal(event_count, 0);
 
 	cqs[1].error = true;			/* overrun: the QP cannot go on */

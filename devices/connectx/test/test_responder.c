@@ -353,6 +353,41 @@ static void who_may_send_to_a_qp(void **state)
 	}
 }
 
+/* With a GRH: both GIDs are those of the connection, which has one too. */
+static void by_which_path_it_came(void **state)
+{
+	static const struct { bool path, packet; u8 sgid, dgid; bool taken; } t[] = {
+		{ true, true, 0x33, 0x61, true },
+		{ true, true, 0x33, 0x60, false },	/* another GID of the port */
+		{ true, true, 0x33, 0x77, false },
+		{ true, true, 0x34, 0x61, false },
+		{ true, false, 0, 0, false },
+		{ false, true, 0x33, 0x61, false },
+	};
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		struct packet *p;
+
+		world_new(QP_RC, QP_RC, 10);
+		qps[1].path.global = t[i].path;
+		qps[1].path.gid_index = 1;
+		memset(qps[1].path.dgid, 0x33, 16);
+		p = link_packet(&fake_link);
+		p->dlid = p->slid = FAKE_LID;
+		p->global = t[i].packet;
+		memset(p->sgid, t[i].sgid, 16);
+		memset(p->dgid, t[i].dgid, 16);
+		p->pkey = 0xffff;
+		p->dqpn = 0x41;
+		p->opcode = IB_WRITE_ONLY;
+		p->psn = 10;
+		p->ack_request = true;
+		transport_receive(&hca, p);
+		expect(t[i].taken ? "ACK 10" : "");
+		world_end();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -363,6 +398,7 @@ int main(void)
 		cmocka_unit_test(the_first_packet_establishes_communication),
 		cmocka_unit_test(a_refused_access_is_an_event),
 		cmocka_unit_test(who_may_send_to_a_qp),
+		cmocka_unit_test(by_which_path_it_came),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -327,6 +327,11 @@ void port_gid(const struct hca *h, unsigned int index, u8 gid[16])
 	memset(gid, 0x60 + index, 16);
 }
 
+bool port_has_gid(const struct hca *h, const u8 gid[16])
+{
+	return gid[0] == 0x60 || gid[0] == 0x61;
+}
+
 void mcg_each(struct hca *h, const u8 gid[16], void (*fn)(struct qp *qp, void *arg), void *arg)
 {
 	for (int i = 0; i < 2; i++)
