@@ -88,6 +88,11 @@ struct uar {
 	bool closed;			/* deallocated: it lasts until its users are gone */
 };
 
+/* Packets, and their octets without the VCRC, as IBA 16.1.4.2 counts them. */
+struct traffic {
+	uint64_t packets, octets;
+};
+
 struct port {
 	uint16_t lid, sm_lid;
 	u8 state;			/* as ib_port_state: 1 down, 2 init, 4 active */
@@ -95,7 +100,8 @@ struct port {
 	uint32_t capability_mask;
 	u8 sm_sl, subnet_timeout;
 	char node_desc[64];
-	uint64_t packets_in, packets_out, bytes_in, bytes_out;
+	struct traffic in[2], out[2];	/* unicast, multicast */
+	uint64_t rcv_errors, xmit_discards, link_downed;
 	uint64_t qkey_violations, pkey_violations;
 	uint16_t unknown_reg;		/* that was asked for last, and noted */
 };

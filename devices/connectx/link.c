@@ -138,12 +138,16 @@ static void trace_packet(const char *direction, const struct packet *p)
 	trace("%s %s", direction, line);
 }
 
+static void count(struct traffic t[2], const struct packet *p)
+{
+	t += lid_is_multicast(p->dlid);
+	t->packets++;
+	t->octets += packet_size(p) - PACKET_VCRC;
+}
+
 static void receive(struct link *l, struct packet *p)
 {
-	struct port *port = &l->hca->port;
-
-	port->packets_in++;
-	port->bytes_in += packet_size(p);
+	count(l->hca->port.in, p);
 	transport_receive(l->hca, p);
 }
 
@@ -174,12 +178,13 @@ static struct packet *parse_in(struct link *l, const u8 *wire, size_t len)
 	const char *why;
 
 	pcap_add(l->pcap, wire, len);
-	if (!packet_parse(p, wire, len, &why)) {
-		if (p->dlid == l->lid || lid_is_multicast(p->dlid)) {
-			if (tracing)
-				trace_packet("in ", p);
-			return p;
-		}
+	if (packet_parse(p, wire, len, &why)) {
+		l->hca->port.rcv_errors++;
+	} else if (p->dlid == l->lid || lid_is_multicast(p->dlid)) {
+		if (tracing)
+			trace_packet("in ", p);
+		return p;
+	} else {
 		why = "not for this LID";
 	}
 	trace("in  bad packet of %zu bytes: %s", len, why);
@@ -188,6 +193,13 @@ static struct packet *parse_in(struct link *l, const u8 *wire, size_t len)
 }
 
 /* ---- the fabric ---- */
+
+/* It cannot be sent because the port is down. */
+static void discard(struct link *l, struct packet *p)
+{
+	l->hca->port.xmit_discards++;
+	link_packet_free(l, p);
+}
 
 static void fabric_lost(struct link *l, const char *why)
 {
@@ -198,7 +210,8 @@ static void fabric_lost(struct link *l, const char *why)
 	work_stop(&l->out);
 	work_stop(&l->in);
 	while (!list_empty(&l->blocked))
-		link_packet_free(l, list_item(l->blocked.next, struct packet, entry));
+		discard(l, list_item(l->blocked.next, struct packet, entry));
+	l->hca->port.link_downed++;
 	port_set(l->hca, l->lid, l->sm_lid, PORT_DOWN);
 }
 
@@ -368,21 +381,20 @@ bool link_is_local(const struct link *l, uint16_t lid)
 
 void link_send(struct link *l, struct packet *p)
 {
-	struct port *port = &l->hca->port;
-
 	if (tracing)
 		trace_packet("out", p);
-	port->packets_out++;
-	port->bytes_out += packet_size(p);
+	if (!l->fabric && !l->alone && !link_is_local(l, p->dlid)) {
+		discard(l, p);			/* the fabric is gone */
+		return;
+	}
+	count(l->hca->port.out, p);
 	if (link_is_local(l, p->dlid)) {
 		capture(l, p);
 		queue_local(l, p);
 	} else if (l->fabric) {
 		to_fabric(l, p);
-	} else if (l->alone) {
-		to_alone(l, p);
 	} else {
-		link_packet_free(l, p);		/* the fabric is gone */
+		to_alone(l, p);
 	}
 }
 

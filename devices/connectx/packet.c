@@ -24,7 +24,7 @@
 #define GRH PACKET_GRH
 #define BTH 12
 #define ICRC 4
-#define VCRC 2
+#define VCRC PACKET_VCRC
 #define LNH_LOCAL 2		/* a BTH follows */
 #define LNH_GLOBAL 3
 #define GRH_NEXT_IBA 0x1b

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #define PACKET_MTU 4096
+#define PACKET_VCRC 2
 /* LRH 8, GRH 40, BTH 12, extended headers up to 32, payload, ICRC 4, VCRC 2. */
 #define PACKET_WIRE_MAX (8 + 40 + 12 + 32 + PACKET_MTU + 4 + 2)
 

@@ -75,7 +75,9 @@ void port_init(struct hca *hca)
 	p->subnet_timeout = 18;
 	memset(p->node_desc, 0, sizeof(p->node_desc));
 	strcpy(p->node_desc, "ConnectX model");
-	p->packets_in = p->packets_out = p->bytes_in = p->bytes_out = 0;
+	memset(p->in, 0, sizeof(p->in));
+	memset(p->out, 0, sizeof(p->out));
+	p->rcv_errors = p->xmit_discards = p->link_downed = 0;
 	p->qkey_violations = p->pkey_violations = 0;
 }
 
@@ -140,9 +142,10 @@ static bool other_port(const struct cmd *c)
 	       IFC_GET(query_hca_vport_context_in, c->in, port_num) > 1;
 }
 
-static uint32_t counter16(uint64_t count)
+/* A counter of so many bits stays at its end (IBA 16.1.3.5). */
+static uint32_t saturated(uint64_t count, unsigned int bits)
 {
-	return count > 0xffff ? 0xffff : count;
+	return count >> bits ? (1u << bits) - 1 : count;
 }
 
 static enum cmd_status cmd_query_hca_vport_context(struct hca *hca, struct cmd *c)
@@ -166,8 +169,10 @@ static enum cmd_status cmd_query_hca_vport_context(struct hca *hca, struct cmd *
 	IFC_SET(hca_vport_context, ctx, subnet_timeout, p->subnet_timeout);
 	IFC_SET(hca_vport_context, ctx, sm_lid, p->sm_lid);
 	IFC_SET(hca_vport_context, ctx, sm_sl, p->sm_sl);
-	IFC_SET(hca_vport_context, ctx, qkey_violation_counter, counter16(p->qkey_violations));
-	IFC_SET(hca_vport_context, ctx, pkey_violation_counter, counter16(p->pkey_violations));
+	IFC_SET(hca_vport_context, ctx, qkey_violation_counter,
+		saturated(p->qkey_violations, 16));
+	IFC_SET(hca_vport_context, ctx, pkey_violation_counter,
+		saturated(p->pkey_violations, 16));
 	cmd_says(c, "LID %u state %u", p->lid, p->state);
 	return CMD_OK;
 }
@@ -234,26 +239,32 @@ static enum cmd_status cmd_query_vport_state(struct hca *hca, struct cmd *c)
 	return CMD_OK;
 }
 
-static void clear_counters(struct port *p)
+static void clear_traffic(struct port *p)
 {
-	p->packets_in = p->packets_out = p->bytes_in = p->bytes_out = 0;
+	memset(p->in, 0, sizeof(p->in));
+	memset(p->out, 0, sizeof(p->out));
 }
 
-/* Packets to groups are counted with the others: the driver adds both for its totals. */
+static void put_traffic(void *to, const struct traffic *t)
+{
+	IFC_SET64(traffic_counter, to, packets, t->packets);
+	IFC_SET64(traffic_counter, to, octets, t->octets);
+}
+
+/* The driver makes PortCountersExtended of this, and divides octets by 4 (mlx5_ib, mad.c). */
 static enum cmd_status cmd_query_vport_counter(struct hca *hca, struct cmd *c)
 {
 	struct port *p = &hca->port;
-	void *in = IFC_PTR(query_vport_counter_out, c->out, received_ib_unicast);
-	void *out = IFC_PTR(query_vport_counter_out, c->out, transmitted_ib_unicast);
 
 	if (other_port(c))
 		return cmd_refuse(c, CMD_BAD_PARAM);
-	IFC_SET64(traffic_counter, in, packets, p->packets_in);
-	IFC_SET64(traffic_counter, in, octets, p->bytes_in);
-	IFC_SET64(traffic_counter, out, packets, p->packets_out);
-	IFC_SET64(traffic_counter, out, octets, p->bytes_out);
+	put_traffic(IFC_PTR(query_vport_counter_out, c->out, received_ib_unicast), &p->in[0]);
+	put_traffic(IFC_PTR(query_vport_counter_out, c->out, received_ib_multicast), &p->in[1]);
+	put_traffic(IFC_PTR(query_vport_counter_out, c->out, transmitted_ib_unicast), &p->out[0]);
+	put_traffic(IFC_PTR(query_vport_counter_out, c->out, transmitted_ib_multicast),
+		    &p->out[1]);
 	if (IFC_GET(query_vport_counter_in, c->in, clear))
-		clear_counters(p);
+		clear_traffic(p);
 	return CMD_OK;
 }
 
@@ -290,27 +301,48 @@ static void read_pvlc(struct hca *hca, u8 *data)
 	IFC_SET(pvlc_reg, data, vl_operational, VLS_0_TO_3);
 }
 
-/* The errors that the basic group counts do not happen on this wire, so it is all 0. */
+/* Other errors do not happen on this wire. */
+static void put_errors(void *set, const struct port *p)
+{
+	IFC_SET(ib_port_cntrs_grp_data_layout, set, link_downed_counter,
+		saturated(p->link_downed, 8));
+	IFC_SET(ib_port_cntrs_grp_data_layout, set, port_rcv_errors,
+		saturated(p->rcv_errors, 16));
+	IFC_SET(ib_port_cntrs_grp_data_layout, set, port_xmit_discards,
+		saturated(p->xmit_discards, 16));
+}
+
+#define SET_EXTENDED(set, field, value) \
+	IFC_SET64(ib_ext_port_cntrs_grp_data_layout, set, field##_high, value)
+
+/* Data in octets here too: the driver divides. */
+static void put_extended(void *set, const struct port *p)
+{
+	const struct traffic *in = p->in, *out = p->out;
+
+	SET_EXTENDED(set, port_xmit_data, out[0].octets + out[1].octets);
+	SET_EXTENDED(set, port_rcv_data, in[0].octets + in[1].octets);
+	SET_EXTENDED(set, port_xmit_pkts, out[0].packets + out[1].packets);
+	SET_EXTENDED(set, port_rcv_pkts, in[0].packets + in[1].packets);
+	SET_EXTENDED(set, port_unicast_xmit_pkts, out[0].packets);
+	SET_EXTENDED(set, port_unicast_rcv_pkts, in[0].packets);
+	SET_EXTENDED(set, port_multicast_xmit_pkts, out[1].packets);
+	SET_EXTENDED(set, port_multicast_rcv_pkts, in[1].packets);
+}
+
 static enum cmd_status read_ppcnt(struct hca *hca, struct cmd *c, const u8 *request, u8 *data)
 {
 	uint32_t group = IFC_GET(ppcnt_reg, request, grp);
 	u8 *set = IFC_PTR(ppcnt_reg, data, counter_set);
-	const struct port *p = &hca->port;
 
 	if (group != GROUP_IB && group != GROUP_IB_EXTENDED)
 		return cmd_refuse(c, CMD_BAD_PARAM);
 	IFC_SET(ppcnt_reg, data, local_port, 1);
 	IFC_SET(ppcnt_reg, data, grp, group);
 	if (group == GROUP_IB)
-		return CMD_OK;
-	IFC_SET64(ib_ext_port_cntrs_grp_data_layout, set, port_xmit_data_high, p->bytes_out);
-	IFC_SET64(ib_ext_port_cntrs_grp_data_layout, set, port_rcv_data_high, p->bytes_in);
-	IFC_SET64(ib_ext_port_cntrs_grp_data_layout, set, port_xmit_pkts_high, p->packets_out);
-	IFC_SET64(ib_ext_port_cntrs_grp_data_layout, set, port_rcv_pkts_high, p->packets_in);
-	IFC_SET64(ib_ext_port_cntrs_grp_data_layout, set, port_unicast_xmit_pkts_high,
-		  p->packets_out);
-	IFC_SET64(ib_ext_port_cntrs_grp_data_layout, set, port_unicast_rcv_pkts_high,
-		  p->packets_in);
+		put_errors(set, &hca->port);
+	else
+		put_extended(set, &hca->port);
 	return CMD_OK;
 }
 
@@ -375,17 +407,44 @@ static enum cmd_status cmd_access_register(struct hca *hca, struct cmd *c)
 	return CMD_OK;
 }
 
-/* The performance agent's Set clears counters if all of those that we have are selected. */
+/* PortCountersExtended: by the bits of CounterSelect (IBA 16.1.4.2). */
+static void clear_extended(struct port *p, uint16_t select)
+{
+	for (int i = 0; i < 2; i++) {
+		if (select & BIT(0))
+			p->out[i].octets = 0;
+		if (select & BIT(1))
+			p->in[i].octets = 0;
+		/* All packets, or those to one port, or those to groups. */
+		if (select & (BIT(2) | BIT(4) << 2 * i))
+			p->out[i].packets = 0;
+		if (select & (BIT(3) | BIT(5) << 2 * i))
+			p->in[i].packets = 0;
+	}
+}
+
+/* PortCounters (16.1.3.5); its own counters of traffic are those that the driver hides. */
+static void clear_errors(struct port *p, uint16_t select)
+{
+	if (select & BIT(2))
+		p->link_downed = 0;
+	if (select & BIT(3))
+		p->rcv_errors = 0;
+	if (select & BIT(6))
+		p->xmit_discards = 0;
+}
+
+/* The performance agent's Set, by which tools clear counters. */
 static bool perf_set(struct hca *hca, const u8 *mad)
 {
 	uint16_t attr = be16_at(mad + MAD_ATTR), select = be16_at(mad + MAD_SELECT);
 
 	if (attr == PERF_COUNTERS)
-		select >>= 12;
-	else if (attr != PERF_COUNTERS_EXT)
+		clear_errors(&hca->port, select);
+	else if (attr == PERF_COUNTERS_EXT)
+		clear_extended(&hca->port, select);
+	else
 		return false;
-	if ((select & 0xf) == 0xf)
-		clear_counters(&hca->port);
 	return true;
 }
 

@@ -129,9 +129,10 @@ static void test_local(void **state)
 	assert_int_equal(got_count, 100);
 	for (int i = 0; i < 100; i++)
 		assert_int_equal(got_psn[i], i);
-	assert_int_equal(hca.port.packets_out, 100);
-	assert_int_equal(hca.port.packets_in, 100);
-	assert_int_equal(hca.port.bytes_in, 100 * (8 + 12 + 100 + 6));
+	assert_int_equal(hca.port.out[0].packets, 100);
+	assert_int_equal(hca.port.in[0].packets, 100);
+	assert_int_equal(hca.port.in[0].octets, 100 * (8 + 12 + 100 + 4));
+	assert_int_equal(hca.port.in[1].packets, 0);
 	assert_int_equal(available(), ALL);
 	end();
 }
@@ -488,12 +489,17 @@ static void test_reading_stops(void **state)
 
 static void check_down(void)
 {
+	uint64_t discards;
+
 	fake_turns(3);
 	assert_int_equal(port.calls, 2);
 	assert_int_equal(port.state, 1);
 	assert_int_equal(port.lid, 9);
 	assert_int_equal(fake_loop.watches, 0);
+	assert_int_equal(hca.port.link_downed, 1);
+	discards = hca.port.xmit_discards;
 	link_send(l, make(3, 1, 10));
+	assert_int_equal(hca.port.xmit_discards, discards + 1);
 	link_send(l, make(9, 2, 10));
 	fake_turns(3);
 	assert_int_equal(got_count, 1);		/* the loopback needs no fabric */
@@ -544,11 +550,13 @@ static void test_bad_frames(void **state)
 		check_down();
 		end_fabric();
 	}
-	/* A packet of no bytes is bad, but the connection is not. */
+	/* Packets of no bytes and of one are bad, but the connection is not. */
 	begin_welcome();
 	assert_int_equal(write(peer.fd, "\4\0\0\0\4\0\0\1x", 9), 9);
 	fake_turns(3);
 	assert_int_equal(port.calls, 1);
+	assert_int_equal(hca.port.rcv_errors, 2);
+	assert_int_equal(hca.port.in[0].packets, 0);
 	end_fabric();
 }
 

@@ -103,10 +103,11 @@ static void immediate_data_keeps_its_bytes(void **state)
 			assert_memory_equal(recv + 36, imm, 4);
 		assert_int_equal(be16_at(recv + offsetof(struct mlx5_cqe64, slid)), LID);
 	}
-	assert_int_equal(hca->port.packets_out, 4);	/* two requests, two answers */
-	assert_int_equal(hca->port.packets_in, 4);
-	assert_int_equal(hca->port.bytes_out, 2 * 126 + 4 + 2 * 30);
-	assert_int_equal(hca->port.bytes_in, hca->port.bytes_out);
+	assert_int_equal(hca->port.out[0].packets, 4);	/* two requests, two answers */
+	assert_int_equal(hca->port.in[0].packets, 4);
+	/* With all headers and the ICRC, and without the VCRC. */
+	assert_int_equal(hca->port.out[0].octets, 2 * 124 + 4 + 2 * 28);
+	assert_int_equal(hca->port.in[0].octets, hca->port.out[0].octets);
 }
 
 /* Inline data is sent from the copy of the WQE, whatever the guest does with the queue. */
@@ -183,8 +184,10 @@ static void multicast_comes_back_once(void **state)
 	assert_int_equal(sends, 3);
 	assert_int_equal(got[0], 1);
 	assert_int_equal(got[1], 1);
-	assert_int_equal(hca->port.packets_out, 3);
-	assert_int_equal(hca->port.packets_in, 3);
+	assert_int_equal(hca->port.out[0].packets, 1);
+	assert_int_equal(hca->port.out[1].packets, 2);
+	assert_int_equal(hca->port.in[0].packets, 1);
+	assert_int_equal(hca->port.in[1].packets, 2);
 }
 
 /* At any time, either end goes, with packets on their way; nothing of it is left. */

@@ -156,6 +156,10 @@ static enum cmd_status reg(struct hca *hca, uint16_t id, uint16_t op_mod, const 
 	return run(hca, MLX5_CMD_OP_ACCESS_REG, op_mod, in, 16 + len, out, 16 + len);
 }
 
+#define COUNTER_SET IFC_PTR(ppcnt_reg, out + 16, counter_set)
+#define EXTENDED(field) IFC_GET64(ib_ext_port_cntrs_grp_data_layout, COUNTER_SET, field##_high)
+#define ERRORS(field) IFC_GET(ib_port_cntrs_grp_data_layout, COUNTER_SET, field)
+
 static void has_registers(void **state)
 {
 	struct hca *hca = *state;
@@ -174,14 +178,25 @@ static void has_registers(void **state)
 	assert_int_equal(reg(hca, 0x6001, 1, NULL, 64), CMD_OK);
 	assert_memory_equal(data, desc, 64);
 	/* Counters. */
-	hca->port.packets_in = 0x123456789;
+	hca->port.in[0].packets = 0x123456789;
+	hca->port.in[1] = (struct traffic) { 3, 300 };
+	hca->port.out[1] = (struct traffic) { 4, 400 };
 	IFC_SET(ppcnt_reg, ppcnt, grp, 0x21);
 	assert_int_equal(reg(hca, 0x5008, 1, ppcnt, IFC_BYTES(ppcnt_reg)), CMD_OK);
-	assert_int_equal(IFC_GET64(ib_ext_port_cntrs_grp_data_layout,
-				   IFC_PTR(ppcnt_reg, data, counter_set), port_rcv_pkts_high),
-			 0x123456789);
+	assert_int_equal(EXTENDED(port_rcv_pkts), 0x12345678c);
+	assert_int_equal(EXTENDED(port_unicast_rcv_pkts), 0x123456789);
+	assert_int_equal(EXTENDED(port_multicast_rcv_pkts), 3);
+	assert_int_equal(EXTENDED(port_multicast_xmit_pkts), 4);
+	assert_int_equal(EXTENDED(port_rcv_data), 300);
+	assert_int_equal(EXTENDED(port_xmit_data), 400);
+	hca->port.link_downed = 256;
+	hca->port.rcv_errors = 7;
+	hca->port.xmit_discards = 70000;
 	IFC_SET(ppcnt_reg, ppcnt, grp, 0x20);
 	assert_int_equal(reg(hca, 0x5008, 1, ppcnt, IFC_BYTES(ppcnt_reg)), CMD_OK);
+	assert_int_equal(ERRORS(link_downed_counter), 0xff);
+	assert_int_equal(ERRORS(port_rcv_errors), 7);
+	assert_int_equal(ERRORS(port_xmit_discards), 0xffff);
 	IFC_SET(ppcnt_reg, ppcnt, grp, 0);
 	assert_int_equal(reg(hca, 0x5008, 1, ppcnt, IFC_BYTES(ppcnt_reg)), CMD_BAD_PARAM);
 	/* What is not there, read only, or too short. */
@@ -195,36 +210,83 @@ static void has_registers(void **state)
 	assert_int_equal(run(hca, MLX5_CMD_OP_ACCESS_REG, 1, in, 80, out, 79), CMD_BAD_OUTPUT_LEN);
 }
 
-static void counts_and_clears(void **state)
+#define TRAFFIC(field) IFC_GET64(query_vport_counter_out, out, field)
+
+static void counts(void **state)
 {
 	struct hca *hca = *state;
 	const uint16_t op = MLX5_CMD_OP_QUERY_VPORT_COUNTER;
-	u8 *mad = in + 16, *answer = out + 16;
 	u8 query[IFC_BYTES(query_vport_counter_in)] = { 0 };
 
-	hca->port.packets_in = 5;
-	hca->port.bytes_out = 1000;
+	for (int i = 0; i < 2; i++) {
+		hca->port.in[i] = (struct traffic) { 5 + i, 500 + i };
+		hca->port.out[i] = (struct traffic) { 7 + i, 700 + i };
+	}
 	IFC_SET(query_vport_counter_in, query, clear, 1);
 	assert_int_equal(run(hca, op, 0, query, sizeof(query), out, sizeof(out)), CMD_OK);
-	assert_int_equal(IFC_GET64(query_vport_counter_out, out, received_ib_unicast.packets), 5);
-	assert_int_equal(IFC_GET64(query_vport_counter_out, out, transmitted_ib_unicast.octets),
-			 1000);
-	assert_int_equal(hca->port.packets_in + hca->port.bytes_out, 0);
+	assert_int_equal(TRAFFIC(received_ib_unicast.packets), 5);
+	assert_int_equal(TRAFFIC(received_ib_unicast.octets), 500);
+	assert_int_equal(TRAFFIC(received_ib_multicast.packets), 6);
+	assert_int_equal(TRAFFIC(received_ib_multicast.octets), 501);
+	assert_int_equal(TRAFFIC(transmitted_ib_unicast.packets), 7);
+	assert_int_equal(TRAFFIC(transmitted_ib_unicast.octets), 700);
+	assert_int_equal(TRAFFIC(transmitted_ib_multicast.packets), 8);
+	assert_int_equal(TRAFFIC(transmitted_ib_multicast.octets), 701);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(hca->port.in[i].packets + hca->port.out[i].octets, 0);
+}
 
-	/* The performance agent's Set, all of the counters of 64 bits and then one. */
-	hca->port.packets_in = 5;
-	memset(in, 0, sizeof(in));
-	mad[1] = 4;
-	mad[3] = 2;
-	put_be16(mad + 16, 0x1d);
-	put_be16(mad + 66, 1);
-	assert_int_equal(run(hca, MLX5_CMD_OP_MAD_IFC, 0, in, 272, out, 272), CMD_OK);
-	assert_int_equal(hca->port.packets_in, 5);
-	put_be16(mad + 66, 0xff);
-	assert_int_equal(run(hca, MLX5_CMD_OP_MAD_IFC, 0, in, 272, out, 272), CMD_OK);
-	assert_int_equal(hca->port.packets_in, 0);
-	assert_int_equal(answer[3], 0x81);
-	assert_int_equal(be16_at(answer + 4), 0);
+/* The performance agent's Set: each bit of CounterSelect clears its own. */
+static void clears(void **state)
+{
+	static const struct {
+		uint16_t attr, select;
+		uint64_t packets_in[2], packets_out[2], octets_in, octets_out, errors[3];
+	} t[] = {
+		{ 0x1d, 0x00, { 1, 2 }, { 3, 4 }, 5, 6, { 7, 8, 9 } },
+		{ 0x1d, 0x01, { 1, 2 }, { 3, 4 }, 5, 0, { 7, 8, 9 } },
+		{ 0x1d, 0x02, { 1, 2 }, { 3, 4 }, 0, 6, { 7, 8, 9 } },
+		{ 0x1d, 0x04, { 1, 2 }, { 0, 0 }, 5, 6, { 7, 8, 9 } },
+		{ 0x1d, 0x08, { 0, 0 }, { 3, 4 }, 5, 6, { 7, 8, 9 } },
+		{ 0x1d, 0x10, { 1, 2 }, { 0, 4 }, 5, 6, { 7, 8, 9 } },
+		{ 0x1d, 0x20, { 0, 2 }, { 3, 4 }, 5, 6, { 7, 8, 9 } },
+		{ 0x1d, 0x40, { 1, 2 }, { 3, 0 }, 5, 6, { 7, 8, 9 } },
+		{ 0x1d, 0x80, { 1, 0 }, { 3, 4 }, 5, 6, { 7, 8, 9 } },
+		{ 0x12, 0xf000, { 1, 2 }, { 3, 4 }, 5, 6, { 7, 8, 9 } },
+		{ 0x12, 0x04, { 1, 2 }, { 3, 4 }, 5, 6, { 0, 8, 9 } },
+		{ 0x12, 0x08, { 1, 2 }, { 3, 4 }, 5, 6, { 7, 0, 9 } },
+		{ 0x12, 0x40, { 1, 2 }, { 3, 4 }, 5, 6, { 7, 8, 0 } },
+	};
+	struct hca *hca = *state;
+	struct port *p = &hca->port;
+	u8 *mad = in + 16, *answer = out + 16;
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		p->in[0] = (struct traffic) { 1, 5 };
+		p->in[1] = (struct traffic) { 2, 5 };
+		p->out[0] = (struct traffic) { 3, 6 };
+		p->out[1] = (struct traffic) { 4, 6 };
+		p->link_downed = 7;
+		p->rcv_errors = 8;
+		p->xmit_discards = 9;
+		memset(in, 0, sizeof(in));
+		mad[1] = 4;
+		mad[3] = 2;
+		put_be16(mad + 16, t[i].attr);
+		put_be16(mad + 66, t[i].select);
+		assert_int_equal(run(hca, MLX5_CMD_OP_MAD_IFC, 0, in, 272, out, 272), CMD_OK);
+		assert_int_equal(answer[3], 0x81);
+		assert_int_equal(be16_at(answer + 4), 0);
+		for (int k = 0; k < 2; k++) {
+			assert_int_equal(p->in[k].packets, t[i].packets_in[k]);
+			assert_int_equal(p->out[k].packets, t[i].packets_out[k]);
+			assert_int_equal(p->in[k].octets, t[i].octets_in);
+			assert_int_equal(p->out[k].octets, t[i].octets_out);
+		}
+		assert_int_equal(p->link_downed, t[i].errors[0]);
+		assert_int_equal(p->rcv_errors, t[i].errors[1]);
+		assert_int_equal(p->xmit_discards, t[i].errors[2]);
+	}
 	/* An agent that is not here. */
 	mad[1] = 0x0a;
 	assert_int_equal(run(hca, MLX5_CMD_OP_MAD_IFC, 0, in, 272, out, 272), CMD_OK);
@@ -348,7 +410,8 @@ int main(void)
 		T(has_a_gid_and_a_pkey),
 		T(tells_what_changed),
 		T(has_registers),
-		T(counts_and_clears),
+		T(counts),
+		T(clears),
 		T(attaches_and_detaches),
 		T(groups_end),
 	};
