@@ -111,6 +111,8 @@ void *dma_run(struct dma *d, uint64_t addr, size_t *len, bool write)
 {
 	const struct dma_region *r = &d->region[d->last];
 
+	if (d->off)
+		return NULL;
 	/* An address below the region wraps to more than any size. */
 	if (d->last >= d->count || addr - r->addr >= r->size) {
 		unsigned int i = find(d, addr);

@@ -26,6 +26,7 @@ struct dma_region {
 struct dma {
 	struct dma_region region[DMA_REGIONS];
 	unsigned int count, last;	/* last: where the previous look-up ended */
+	bool off;			/* the device may not use the bus: all is out of reach */
 };
 
 /*

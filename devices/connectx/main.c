@@ -8,11 +8,9 @@
  * connected, the socket is removed and the sandbox gets narrower.
  */
 #define _GNU_SOURCE	/* accept4() */
-#include "hca.h"
+#include "function.h"
 #include "link.h"
-#include "pci.h"
 #include "sandbox.h"
-#include "vfio_user.h"
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
@@ -36,9 +34,7 @@ struct model {
 	struct options opt;
 	struct loop *loop;
 	struct dma dma;
-	struct pci pci;
-	struct hca *hca;
-	struct vfu *vfu;
+	struct function function;
 	int listener, signals;		/* -1: not open */
 	int status;			/* of the process */
 };
@@ -161,43 +157,11 @@ static void parse_options(struct options *o, int argc, char **argv)
 
 /* ------------------------------------------------------------------- the device */
 
-static void raise_vector(void *arg, unsigned int vector)
-{
-	struct model *m = arg;
-
-	if (m->vfu)
-		vfu_raise(m->vfu, vector);
-}
-
-static void function_reset(void *arg)
-{
-	struct model *m = arg;
-
-	vfu_lower_all(m->vfu);
-	hca_reset(m->hca);
-}
-
-static void device_reset(void *arg)
-{
-	struct model *m = arg;
-
-	pci_reset(&m->pci);
-	hca_reset(m->hca);
-}
-
 static void region_read(void *arg, unsigned int region, uint64_t offset, void *data, size_t size)
 {
 	struct model *m = arg;
-	uint64_t pending;
 
-	if (region == VFU_CONFIG) {
-		pci_read(&m->pci, offset, data, size);
-	} else if (offset >> 3 == BAR_MSIX_PBA >> 3) {
-		pending = htole64(vfu_pending(m->vfu));
-		memcpy(data, (uint8_t *)&pending + (offset & 7), size);
-	} else {
-		hca_bar_read(m->hca, offset, data, size);
-	}
+	function_read(&m->function, region, offset, data, size);
 }
 
 static void region_write(void *arg, unsigned int region, uint64_t offset, const void *data,
@@ -205,10 +169,14 @@ static void region_write(void *arg, unsigned int region, uint64_t offset, const 
 {
 	struct model *m = arg;
 
-	if (region == VFU_CONFIG)
-		pci_write(&m->pci, offset, data, size);
-	else
-		hca_bar_write(m->hca, offset, data, size);
+	function_write(&m->function, region, offset, data, size);
+}
+
+static void device_reset(void *arg)
+{
+	struct model *m = arg;
+
+	function_reset(&m->function);
 }
 
 static void client_gone(void *arg, int err)
@@ -331,9 +299,11 @@ static void client_arrived(void *arg, uint32_t events)
 		close(fd);
 		goto err;
 	}
-	m->vfu = vfu_new(m->loop, &m->dma, &device, m, fd);
-	if (m->vfu)
+	m->function.vfu = vfu_new(m->loop, &m->dma, &device, m, fd);
+	if (m->function.vfu) {
+		function_reset(&m->function);
 		return;
+	}
 	note("the client cannot be served: %s", strerror(errno));
 err:
 	m->status = 1;
@@ -396,6 +366,7 @@ static void open_log(const struct options *o)
 /* All that is opened.  What fails says so. */
 static int set_up(struct model *m)
 {
+	struct hca *hca;
 	int ret;
 
 	m->loop = loop_new();
@@ -411,16 +382,18 @@ static int set_up(struct model *m)
 	m->listener = listen_at(m->opt.socket);
 	if (m->listener < 0)
 		return -1;
-	pci_init(&m->pci, function_reset, m);
-	m->hca = hca_new(m->loop, &m->dma, m->opt.guid);
-	if (!m->hca) {
+	hca = hca_new(m->loop, &m->dma, m->opt.guid);
+	if (!hca) {
 		note("there is not enough memory for the device");
 		return -1;
 	}
-	m->hca->raise = raise_vector;
-	m->hca->raise_arg = m;
-	m->hca->link = link_new(m->hca, m->opt.fabric, m->opt.pcap);
-	if (!m->hca->link)
+	m->function.dma = &m->dma;
+	m->function.hca = hca;
+	function_init(&m->function);
+	hca->raise = function_raise;
+	hca->raise_arg = &m->function;
+	hca->link = link_new(hca, m->opt.fabric, m->opt.pcap);
+	if (!hca->link)
 		return -1;	/* its note says why */
 	ret = loop_watch(m->loop, m->listener, EPOLLIN, client_arrived, m);
 	if (ret) {
@@ -432,14 +405,16 @@ static int set_up(struct model *m)
 
 static void tear_down(struct model *m)
 {
-	vfu_free(m->vfu);
-	m->vfu = NULL;
-	if (m->hca) {
+	struct hca *hca = m->function.hca;
+
+	vfu_free(m->function.vfu);
+	m->function.vfu = NULL;
+	if (hca) {
 		/* Its queue pairs give packets back to the link, which knows the device. */
-		hca_reset(m->hca);
-		link_free(m->hca->link);
-		m->hca->link = NULL;
-		hca_free(m->hca);
+		hca_reset(hca);
+		link_free(hca->link);
+		hca->link = NULL;
+		hca_free(hca);
 	}
 	stop_listening(m);
 	dma_unmap_all(&m->dma);

@@ -110,6 +110,22 @@ void pci_init(struct pci *p, void (*flr)(void *arg), void *arg)
 	pci_reset(p);
 }
 
+static bool enabled(const struct pci *p, uint8_t bit)
+{
+	return p->config[PCI_COMMAND] & bit &&
+	       !(p->config[PM + PCI_PM_CTRL] & PCI_PM_CTRL_STATE_MASK);
+}
+
+bool pci_masters(const struct pci *p)
+{
+	return enabled(p, PCI_COMMAND_MASTER);
+}
+
+bool pci_decodes(const struct pci *p)
+{
+	return enabled(p, PCI_COMMAND_MEMORY);
+}
+
 void pci_read(const struct pci *p, uint64_t offset, void *data, size_t size)
 {
 	memcpy(data, p->config + offset, size);

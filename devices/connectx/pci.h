@@ -6,6 +6,7 @@
 #ifndef CONNECTX_PCI_H
 #define CONNECTX_PCI_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,9 @@ struct pci {
 void pci_init(struct pci *p, void (*flr)(void *arg), void *arg);
 /* To the state at power-on. */
 void pci_reset(struct pci *p);
+/* Whether it may use the bus, and whether its BAR is on it: not in D3. */
+bool pci_masters(const struct pci *p);
+bool pci_decodes(const struct pci *p);
 /* OFFSET and SIZE are inside of the space. */
 void pci_read(const struct pci *p, uint64_t offset, void *data, size_t size);
 void pci_write(struct pci *p, uint64_t offset, const void *data, size_t size);

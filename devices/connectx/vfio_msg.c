@@ -59,7 +59,7 @@ void vfu_raise(struct vfu *v, unsigned int vector)
 
 	if (vector >= v->ops->vectors)
 		return;
-	if (v->eventfd[vector] < 0) {
+	if (v->held || v->eventfd[vector] < 0) {
 		v->pending |= 1ull << vector;
 		return;
 	}
@@ -67,6 +67,14 @@ void vfu_raise(struct vfu *v, unsigned int vector)
 	/* EAGAIN: the counter is full, so the client has an interrupt to see anyway. */
 	if (write(v->eventfd[vector], &one, sizeof(one)) < 0 && errno != EAGAIN)
 		note("an interrupt is lost: vector %u: %s", vector, strerror(errno));
+}
+
+void vfu_hold(struct vfu *v, bool held)
+{
+	v->held = held;
+	for (unsigned int i = 0; !held && i < v->ops->vectors; i++)
+		if (v->pending & 1ull << i)
+			vfu_raise(v, i);
 }
 
 void vfu_drop_vectors(struct vfu *v)

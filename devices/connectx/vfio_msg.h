@@ -34,6 +34,7 @@ struct vfu {
 
 	int eventfd[VFU_VECTORS_MAX];
 	uint64_t pending;
+	bool held;
 
 	/* Received, and handled of that.  AT: position in the stream of rx[rx_done]. */
 	uint8_t rx[2 * MAX_MESSAGE];

@@ -40,8 +40,9 @@ struct vfu_ops {
 struct vfu *vfu_new(struct loop *l, struct dma *d, const struct vfu_ops *ops, void *arg, int fd);
 void vfu_free(struct vfu *v);
 
-/* An interrupt.  It is kept while the vector has no eventfd. */
+/* An interrupt.  It is kept while the vector has no eventfd, or all are held. */
 void vfu_raise(struct vfu *v, unsigned int vector);
+void vfu_hold(struct vfu *v, bool held);
 /* The vectors whose interrupt is kept: the pending bit array of MSI-X. */
 uint64_t vfu_pending(const struct vfu *v);
 /* Forget them: the device was reset. */

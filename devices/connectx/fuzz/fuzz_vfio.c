@@ -20,6 +20,7 @@
 #define BODY_MAX 5000
 
 static struct model m = { .listener = -1, .signals = -1 };
+static struct function *const f = &m.function;
 static int peer = -1, memory = -1;
 static unsigned int fds_before;
 
@@ -35,13 +36,14 @@ static void make_model(void)
 	must(memory >= 0 && !ftruncate(memory, 0x10000));
 	m.loop = loop_new();
 	must(m.loop);
-	pci_init(&m.pci, function_reset, &m);
-	m.hca = hca_new(m.loop, &m.dma, 0x0200000000000001ull);
-	must(m.hca);
-	m.hca->raise = raise_vector;
-	m.hca->raise_arg = &m;
-	m.hca->link = link_new(m.hca, NULL, NULL);
-	must(m.hca->link);
+	f->dma = &m.dma;
+	f->hca = hca_new(m.loop, &m.dma, 0x0200000000000001ull);
+	must(f->hca);
+	function_init(f);
+	f->hca->raise = function_raise;
+	f->hca->raise_arg = f;
+	f->hca->link = link_new(f->hca, NULL, NULL);
+	must(f->hca->link);
 }
 
 static void plug(void)
@@ -53,8 +55,11 @@ static void plug(void)
 	/* Small, so that replies have to wait. */
 	setsockopt(sv[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 	peer = sv[1];
-	m.vfu = vfu_new(m.loop, &m.dma, &device, &m, sv[0]);
-	must(m.vfu);
+	f->vfu = vfu_new(m.loop, &m.dma, &device, &m, sv[0]);
+	must(f->vfu);
+	/* Memory and bus mastering, which an input may take away. */
+	function_reset(f);
+	function_write(f, VFU_CONFIG, 4, "\6", 1);
 }
 
 static void unplug(void)
@@ -64,16 +69,15 @@ static void unplug(void)
 	peer = -1;
 	for (int i = 0; i < 4; i++)
 		loop_turn(m.loop);
-	vfu_free(m.vfu);
-	m.vfu = NULL;
-	hca_reset(m.hca);
-	pci_reset(&m.pci);
+	vfu_free(f->vfu);
+	f->vfu = NULL;
+	function_reset(f);
 	for (int i = 0; i < 4; i++)
 		loop_turn(m.loop);
 	must(loop_is_empty(m.loop));
 	must(!loop_watched(m.loop));
 	must(!m.dma.count);
-	must(!m.hca->memory);
+	must(!f->hca->memory);
 	must(open_fds() == fds_before);
 }
 
@@ -279,7 +283,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = { data, size };
 
-	if (!m.hca)
+	if (!f->hca)
 		make_model();
 	clock_reset();
 	plug();
@@ -297,7 +301,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		else if (what < 0xf0)
 			read_replies();
 		else if (what < 0xf8)
-			m.hca->raise(m.hca->raise_arg, in8(&in));
+			f->hca->raise(f->hca->raise_arg, in8(&in));
 		else if (peer >= 0 && what < 0xfa)
 			shutdown(peer, SHUT_WR);
 	}

@@ -171,6 +171,24 @@ static void flr_resets(void **state)
 	assert_int_equal(flrs, 4);
 }
 
+/* By the command register and the power state. */
+static void what_the_function_may_do(void **state)
+{
+	unsigned int pm = capability(PCI_CAP_ID_PM) + PCI_PM_CTRL;
+
+	assert_false(pci_masters(&pci) || pci_decodes(&pci));
+	put(PCI_COMMAND, 2, PCI_COMMAND_MASTER);
+	assert_true(pci_masters(&pci) && !pci_decodes(&pci));
+	put(PCI_COMMAND, 1, PCI_COMMAND_MASTER | PCI_COMMAND_MEMORY);
+	assert_true(pci_masters(&pci) && pci_decodes(&pci));
+	put(pm, 2, 3);
+	assert_false(pci_masters(&pci) || pci_decodes(&pci));
+	put(pm, 2, 0);
+	assert_true(pci_masters(&pci) && pci_decodes(&pci));
+	put(capability(PCI_CAP_ID_EXP) + PCI_EXP_DEVCTL, 2, PCI_EXP_DEVCTL_BCR_FLR);
+	assert_false(pci_masters(&pci) || pci_decodes(&pci));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -178,6 +196,7 @@ int main(void)
 		cmocka_unit_test_setup(bar_tells_its_size, setup),
 		cmocka_unit_test_setup(writes_change_writable_bits_only, setup),
 		cmocka_unit_test_setup(flr_resets, setup),
+		cmocka_unit_test_setup(what_the_function_may_do, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -331,6 +331,16 @@ static void interrupts(void **state)
 	vfu_raise(vfu, 0);
 	vfu_raise(vfu, 0);
 	assert_int_equal(taken(event[0]), 2);
+	/* While all are held too. */
+	vfu_hold(vfu, true);
+	vfu_raise(vfu, 0);
+	vfu_raise(vfu, 2);
+	assert_int_equal(taken(event[0]), 0);
+	assert_int_equal(vfu_pending(vfu), 5);
+	vfu_hold(vfu, false);
+	assert_int_equal(taken(event[0]), 1);
+	assert_int_equal(vfu_pending(vfu), 4);
+	vfu_lower_all(vfu);
 
 	/* A range without descriptors loses those that it had. */
 	assert_int_equal(ask(SET_IRQS, &(struct irq_set) { 20, 0x24, 2, 1, 15 }, 20), 0);

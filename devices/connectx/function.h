@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The PCI function: to which of its parts an access of the client goes, and what its
+ * configuration space lets through.
+ */
+#ifndef CONNECTX_FUNCTION_H
+#define CONNECTX_FUNCTION_H
+
+#include "hca.h"
+#include "pci.h"
+#include "vfio_user.h"
+
+struct function {
+	struct pci pci;
+	struct dma *dma;
+	struct hca *hca;
+	struct vfu *vfu;		/* NULL: no client */
+};
+
+/* DMA and HCA are set by then. */
+void function_init(struct function *f);
+/* As by the client's DEVICE_RESET: the whole function, its configuration space too. */
+void function_reset(struct function *f);
+/* An interrupt of the device; ARG is the function. */
+void function_raise(void *arg, unsigned int vector);
+/* As struct vfu_ops has them. */
+void function_read(struct function *f, unsigned int region, uint64_t offset, void *data,
+		   size_t size);
+void function_write(struct function *f, unsigned int region, uint64_t offset, const void *data,
+		    size_t size);
+
+#endif

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* What the configuration space takes from a device that is at work, and gives back. */
+#include "loopback_guest.h"
+#include "function.h"
+#include <linux/pci_regs.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#define PM_CONTROL (0x40 + PCI_PM_CTRL)
+#define EXPRESS_CONTROL (0x60 + PCI_EXP_DEVCTL)
+
+static struct function function;
+static struct work stop;
+static unsigned int turns;
+
+static void config(uint64_t offset, uint16_t value)
+{
+	function_write(&function, VFU_CONFIG, offset, &value, sizeof(value));
+}
+
+static int up(void **state)
+{
+	model_up();
+	function = (struct function) { .dma = &dma, .hca = hca };
+	function_init(&function);
+	config(PCI_COMMAND, PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
+	return 0;
+}
+
+static int down(void **state)
+{
+	model_down();
+	return 0;
+}
+
+static void stop_later(struct work *w)
+{
+	if (turns--)
+		loop_work(loop, w);
+	else
+		loop_stop(loop);
+}
+
+static void run_turns(unsigned int n)
+{
+	turns = n;
+	work_init(&stop, stop_later);
+	loop_work(loop, &stop);
+	loop_run(loop);
+}
+
+/* Writes, reads and sends of 1 MiB from each end to the other one. */
+static void start_traffic(void)
+{
+	static const u8 ops[] = { MLX5_OPCODE_RDMA_WRITE, MLX5_OPCODE_RDMA_READ };
+
+	for (int end = 0; end < 2; end++)
+		make_qp(end, MLX5_QPC_ST_RC);
+	for (int end = 0; end < 2; end++)
+		connect_qp(end);
+	for (int i = 0; i < 8; i++) {
+		int end = i % 2;
+		u8 *p = send_block(end, i / 2) + 16;
+
+		put_be64(p, DATA_SIZE);
+		put_be32(p + 8, mkey);
+		ring(end, i / 2, put_data(p + 16, 1 << 20, 0), ops[i / 2 % 2], 0);
+	}
+}
+
+static uint32_t read_bar(uint64_t offset)
+{
+	u8 data[4];
+
+	function_read(&function, VFU_BAR0, offset, data, sizeof(data));
+	return be32_at(data);
+}
+
+/* At any time in the traffic: not a byte is written, and the device goes on to live. */
+static void without_bus_mastering_no_memory_changes(void **state)
+{
+	u8 *before = malloc(MEMORY);
+
+	assert_non_null(before);
+	for (unsigned int n = 0; n < 16; n++) {
+		if (n) {
+			down(NULL);
+			up(NULL);
+		}
+		start_traffic();
+		run_turns(n);
+		if (n % 2)
+			config(PCI_COMMAND, PCI_COMMAND_MEMORY);
+		else
+			config(PM_CONTROL, 3);
+		memcpy(before, memory, MEMORY);
+		run_turns(300);
+		assert_memory_equal(before, memory, MEMORY);
+		config(PM_CONTROL, 0);
+		config(PCI_COMMAND, PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
+		run_turns(300);
+		/* It answers, and does for a driver that starts anew. */
+		COMMAND(ALLOC_PD, alloc_pd, 0);
+		COMMAND(DISABLE_HCA, disable_hca, 0);
+		COMMAND(ENABLE_HCA, enable_hca, 0);
+		assert_int_equal(hca->memory, 0);
+	}
+	free(before);
+}
+
+static void without_memory_space_the_bar_is_ones(void **state)
+{
+	uint32_t version = read_bar(0);
+	u8 queue[4];
+
+	assert_int_not_equal(version, 0xffffffff);
+	put_be32(queue, 0x12);
+	for (int power = 0; power < 2; power++) {
+		if (power)
+			config(PM_CONTROL, 3);
+		else
+			config(PCI_COMMAND, PCI_COMMAND_MASTER);
+		assert_int_equal(read_bar(0), 0xffffffff);
+		assert_int_equal(read_bar(BAR_MSIX_PBA), 0xffffffff);
+		assert_int_equal(read_bar(HCA_MEMIC_START), 0xffffffff);
+		function_write(&function, VFU_BAR0, 0x10, queue, sizeof(queue));
+		config(PM_CONTROL, 0);
+		config(PCI_COMMAND, PCI_COMMAND_MEMORY);
+		assert_int_equal(read_bar(0), version);
+		assert_int_equal(read_bar(0x10), 0);
+	}
+	function_write(&function, VFU_BAR0, 0x10, queue, sizeof(queue));
+	assert_int_equal(read_bar(0x10), 0x12);
+}
+
+/* At any time too: nothing is left, and the bus is off as at power-on. */
+static void a_level_reset_takes_all(void **state)
+{
+	for (unsigned int n = 0; n < 16; n++) {
+		if (n) {
+			down(NULL);
+			up(NULL);
+		}
+		start_traffic();
+		run_turns(n);
+		if (n % 2)
+			config(EXPRESS_CONTROL, PCI_EXP_DEVCTL_BCR_FLR);
+		else
+			function_reset(&function);
+		assert_int_equal(hca->memory, 0);
+		assert_true(dma.off);
+		assert_int_equal(read_bar(0), 0xffffffff);
+		run_turns(20);
+		assert_int_equal(hca->memory, 0);
+	}
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(without_bus_mastering_no_memory_changes),
+		TEST(without_memory_space_the_bar_is_ones),
+		TEST(a_level_reset_takes_all),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
