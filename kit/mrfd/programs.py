@@ -2,8 +2,8 @@
 """The test programs: find them, build what they need, run them.
 
 A program is one process, on the host or in a guest: a file of host tests, one of the
-ConnectX model's unit tests, a guest program on one device, a module of rdma-core's suite,
-KUnit, the demo.  cases() reads the names of its cases from its source.  With wanted it
+ConnectX model's unit tests or fuzz programs, a guest program on one device, a module of
+rdma-core's suite, KUnit, the demo.  cases() reads the names of its cases from its source.  With wanted it
 runs only these cases, by the options of its own harness.  Nothing is built to find the
 programs; build() builds what the selected ones need.
 """
@@ -26,7 +26,7 @@ from mrfd.machine import GUEST
 from mrfd.paths import BUILD, SCRIPTS, TOP, inside
 
 TESTS = os.path.join(TOP, "tests")
-MODEL = os.path.join(TOP, "devices/connectx/test")
+MODEL = os.path.join(TOP, "devices/connectx")
 OUT = os.path.join(BUILD, "tests")  # what is built of tests/
 NOT_CASES = {"host", "lib", "bench"}  # folders of tests/ without guest programs
 # Exporters of every kind: see tests/lib/memory.h.
@@ -159,6 +159,28 @@ class Model(Program):
     def words(self):
         return [os.path.join(SCRIPTS, "enter"), "env", "CMOCKA_MESSAGE_OUTPUT=tap",
                 f"{product('connectx', '--test')}/{self.file}"]
+
+
+class Fuzz(Program):
+    """A fuzz program of the ConnectX model: the inputs of its corpus, then changes of them.
+    An input that breaks something ends the program, and is left in build/."""
+
+    needs = Model.needs
+    SECONDS = 12
+
+    def __init__(self, path, kernel):
+        self.file = os.path.basename(path)[:-len(".c")]
+        super().__init__(f"model/{self.file}", kernel)
+
+    def cases(self):
+        return ["corpus", "changed_inputs"]
+
+    def words(self):
+        seed = [f"-seed={os.environ['MRFD_SEED']}"] if "MRFD_SEED" in os.environ else []
+        return [os.path.join(SCRIPTS, "enter"), f"{product('connectx', '--test')}/{self.file}",
+                f"-seconds={self.SECONDS}", *seed,
+                f"-artifact={inside(os.path.join(BUILD, self.file))}.crash",
+                inside(os.path.join(MODEL, "fuzz/corpus", self.file))]
 
 
 class Demo(Program):
@@ -304,8 +326,10 @@ def ours(kernel):
     """The programs of this project: all but rdma-core's suite."""
     for path in sorted(glob.glob(os.path.join(TESTS, "host/test_*.py"))):
         yield Host(os.path.basename(path)[len("test_"):-len(".py")], kernel)
-    for path in sorted(glob.glob(os.path.join(MODEL, "test_*.c"))):
+    for path in sorted(glob.glob(os.path.join(MODEL, "test/test_*.c"))):
         yield Model(path, kernel)
+    for path in sorted(glob.glob(os.path.join(MODEL, "fuzz/fuzz_*.c"))):
+        yield Fuzz(path, kernel)
     yield KunitProgram(kernel, DEVICES[0])
     for device in DEVICES:
         yield from guest_programs(kernel, device)

@@ -7,6 +7,7 @@
  * The files, and those in directories, are run once each.  With -seconds, changes of them
  * follow for that long: bytes are changed, removed, repeated and put in from another input.
  * There is no feedback, so this finds what is near the corpus; what grows it is libFuzzer.
+ * Without a seed a new one is taken.  The output is TAP, for scripts/check.
  *
  * What is being run is written to the artifact file before the process dies of it.
  */
@@ -18,6 +19,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -200,18 +202,28 @@ static unsigned long mutate(unsigned int seconds, unsigned int timeout)
 	return runs;
 }
 
+static bool result(unsigned int number, const char *name, bool ok)
+{
+	printf("%s %u - %s\n", ok ? "ok" : "not ok", number, name);
+	return ok;
+}
+
 int main(int argc, char **argv)
 {
 	static const int signals[] = { SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGPROF };
 	unsigned int seconds = 0, timeout = 2, files;
-	unsigned long runs;
+	unsigned long seed, runs;
+	bool ok;
 
+	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		abort();
 	for (int i = 1; i < argc; i++) {
 		if (sscanf(argv[i], "-seconds=%u", &seconds) == 1 ||
-		    sscanf(argv[i], "-timeout=%u", &timeout) == 1 ||
-		    sscanf(argv[i], "-seed=%lu", &random_state) == 1)
+		    sscanf(argv[i], "-timeout=%u", &timeout) == 1)
 			continue;
-		if (!strncmp(argv[i], "-artifact=", 10))
+		if (!strncmp(argv[i], "-seed=", 6))
+			seed = strtoul(argv[i] + 6, NULL, 0);
+		else if (!strncmp(argv[i], "-artifact=", 10))
 			artifact = argv[i] + 10;
 		else
 			add(argv[i]);
@@ -220,12 +232,21 @@ int main(int argc, char **argv)
 		signal(signals[i], died);
 	if (__sanitizer_set_death_callback)
 		__sanitizer_set_death_callback(save);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	printf("1..%d\n", seconds ? 2 : 1);
 	files = samples;
 	for (unsigned int i = 0; i < files; i++)
 		run(corpus[i].data, corpus[i].size, timeout);
+	printf("# %u files\n", files);
+	ok = result(1, "corpus", files);
+	if (!seconds)
+		return !ok;
+	/* Now, as the changes may be the process's end; and with the result again. */
+	printf("# seed %lu\n", seed);
+	random_state = seed;
 	if (!samples)
 		samples = 1;		/* the empty input */
-	runs = seconds ? mutate(seconds, timeout) : 0;
-	printf("%s: %u files, %lu changed inputs, seed %lu\n", argv[0], files, runs, random_state);
-	return 0;
+	runs = mutate(seconds, timeout);
+	printf("# MRFD_SEED=%lu, %lu inputs\n", seed, runs);
+	return !result(2, "changed_inputs", runs) || !ok;
 }
