@@ -207,7 +207,7 @@ static unsigned long microseconds(void)
 static void trace_cmd(unsigned int slot, const struct cmd *cmd, enum cmd_status status,
 		      unsigned long began)
 {
-	const struct cmd_op *op = find_op(cmd->op);
+	const struct cmd_op *op = tracing ? find_op(cmd->op) : NULL;
 
 	trace("cmd %u %#x %s op_mod %#x in %zu out %zu status %#x syndrome %#x %lu us: %s", slot,
 	      cmd->op, op ? op->name : "unknown", cmd->op_mod, cmd->in_len, cmd->out_len, status,

@@ -10,6 +10,7 @@
 #define CONNECTX_CMD_H
 
 #include "ifc.h"
+#include "trace.h"
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -48,7 +49,8 @@ struct cmd {
 /* Refuse with STATUS; the syndrome in the guest's log is the opcode and the line that did. */
 #define cmd_refuse(cmd, status) \
 	((cmd)->syndrome = (uint32_t)(cmd)->op << 16 | __LINE__, (status))
-#define cmd_says(cmd, ...) snprintf((cmd)->what, sizeof((cmd)->what), __VA_ARGS__)
+#define cmd_says(cmd, ...) \
+	((void)(tracing && snprintf((cmd)->what, sizeof((cmd)->what), __VA_ARGS__)))
 /* The same, and for the trace a reason. */
 #define REFUSE(cmd, status, ...) (cmd_says(cmd, __VA_ARGS__), cmd_refuse(cmd, status))
 

@@ -61,8 +61,7 @@ static void command(uint16_t op, size_t in_len, size_t out_len)
 	memset(out, 0, sizeof(out));
 	status = cmd_run(hca, &c);
 	if (status)
-		fprintf(stderr, "command %#x: status %#x syndrome %#x %s\n", op, status,
-			c.syndrome, c.what);
+		fprintf(stderr, "command %#x: status %#x syndrome %#x\n", op, status, c.syndrome);
 	must(!status, "a command was refused");
 	memset(in, 0, sizeof(in));
 }

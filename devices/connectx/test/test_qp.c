@@ -207,7 +207,7 @@ static void test_create(void **state)
 		create_in(cases[i].st);
 		ifc_set(CREATE_QPC, cases[i].bit, cases[i].width, cases[i].value);
 		if (create() != cases[i].status)
-			fail_msg("case %zu: %s", i, cmd.what);
+			fail_msg("case %zu: syndrome %#x", i, cmd.syndrome);
 		qp_reset_all(&hca);
 		assert_int_equal(hca.memory, 0);
 		assert_int_equal(cqs[0].users + cqs[1].users + srqs[0].users + uar.users, 0);
