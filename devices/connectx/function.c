@@ -7,6 +7,8 @@
  *	Memory Space Enable	without it a BAR reads as ones, and a write is lost
  *	D3			is as if both were off; what the device knows stays
  *
+ * A card that has left its slot (function_leave()) answers nothing: all reads are ones.
+ *
  * Work that is under way when the bus is taken away ends as if its memory were not mapped:
  * a queue that cannot be read or written is in error, a packet that comes in is refused.
  * Nothing waits for the bus, so nothing hangs; a driver that does this resets the device.
@@ -16,7 +18,7 @@
 /* The configuration space may have changed. */
 static void look_at_bus(struct function *f)
 {
-	f->dma->off = !pci_masters(&f->pci);
+	f->dma->off = f->left || !pci_masters(&f->pci);
 	if (f->vfu)
 		vfu_hold(f->vfu, f->dma->off);
 }
@@ -41,6 +43,13 @@ void function_reset(struct function *f)
 void function_init(struct function *f)
 {
 	pci_init(&f->pci, level_reset, f);
+	look_at_bus(f);
+}
+
+void function_leave(struct function *f)
+{
+	f->left = true;
+	level_reset(f);
 	look_at_bus(f);
 }
 
@@ -69,7 +78,9 @@ static void bar_read(struct function *f, uint64_t offset, void *data, size_t siz
 void function_read(struct function *f, unsigned int region, uint64_t offset, void *data,
 		   size_t size)
 {
-	if (region == VFU_CONFIG)
+	if (f->left)
+		memset(data, 0xff, size);
+	else if (region == VFU_CONFIG)
 		pci_read(&f->pci, offset, data, size);
 	else
 		bar_read(f, offset, data, size);
@@ -78,6 +89,8 @@ void function_read(struct function *f, unsigned int region, uint64_t offset, voi
 void function_write(struct function *f, unsigned int region, uint64_t offset, const void *data,
 		    size_t size)
 {
+	if (f->left)
+		return;
 	if (region == VFU_CONFIG) {
 		pci_write(&f->pci, offset, data, size);
 		look_at_bus(f);

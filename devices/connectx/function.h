@@ -15,12 +15,15 @@ struct function {
 	struct dma *dma;
 	struct hca *hca;
 	struct vfu *vfu;		/* NULL: no client */
+	bool left;			/* the card is not in its slot any more */
 };
 
 /* DMA and HCA are set by then. */
 void function_init(struct function *f);
 /* As by the client's DEVICE_RESET: the whole function, its configuration space too. */
 void function_reset(struct function *f);
+/* The card is pulled out of its slot, and does not come back. */
+void function_leave(struct function *f);
 /* An interrupt of the device; ARG is the function. */
 void function_raise(void *arg, unsigned int vector);
 /* As struct vfu_ops has them. */

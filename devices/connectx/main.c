@@ -312,11 +312,19 @@ err:
 
 /* ---------------------------------------------------------------------- signals */
 
-static void terminated(void *arg, uint32_t events)
+static void signalled(void *arg, uint32_t events)
 {
 	struct model *m = arg;
+	struct signalfd_siginfo info;
 
-	loop_stop(m->loop);
+	if (read(m->signals, &info, sizeof(info)) != sizeof(info))
+		return;
+	if (info.ssi_signo != SIGUSR1) {
+		loop_stop(m->loop);
+	} else if (m->function.vfu && !m->function.left) {
+		note("SIGUSR1: the card leaves its slot");
+		function_leave(&m->function);
+	}
 }
 
 /* See dma.c.  It cannot be survived: the access would only be tried again. */
@@ -340,11 +348,12 @@ static int open_signals(struct model *m)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	m->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (m->signals < 0)
 		return -errno;
-	return loop_watch(m->loop, m->signals, EPOLLIN, terminated, m);
+	return loop_watch(m->loop, m->signals, EPOLLIN, signalled, m);
 }
 
 /* ------------------------------------------------------------------------- main */

@@ -1,19 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Guests with the ConnectX model, for tests."""
 
-import json
 import os
 import subprocess
-import tempfile
-import time
 import unittest
 
 from mrfd import environment
 from mrfd import machine
-from mrfd.devices import CONNECTX
-from mrfd.paths import BUILD, SCRIPTS, TOP, inside
+from mrfd.paths import SCRIPTS, TOP, inside
 
-BOOT, ENTER = (os.path.join(SCRIPTS, name) for name in ("boot", "enter"))
+BOOT = os.path.join(SCRIPTS, "boot")
+
+
+def below(pid):
+    """The processes that come from this one: {pid: the name of its program}"""
+    parents, found = {}, {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as stat, \
+                    open(f"/proc/{name}/cmdline", "rb") as words:
+                program = os.path.basename(words.read().split(b"\0")[0]).decode()
+                parents.setdefault(int(stat.read().rpartition(")")[2].split()[1]), []).append(
+                    (int(name), program))
+        except OSError:
+            pass
+    more = [pid]
+    while more:
+        for child, program in parents.get(more.pop(), ()):
+            found[child] = program
+            more.append(child)
+    return found
 
 
 class GuestsWithModel(unittest.TestCase):
@@ -34,22 +50,13 @@ class GuestsWithModel(unittest.TestCase):
         return subprocess.run(self.words(*words), cwd=TOP, capture_output=True, timeout=timeout,
                               text=True, check=False)
 
-    def by_hand(self, *options):
-        """(a model that outlives its guest, the words of a boot with its device)"""
-        directory = tempfile.TemporaryDirectory(dir=BUILD)
-        self.addCleanup(directory.cleanup)
-        path = os.path.join(directory.name, "socket")
-        model = subprocess.Popen([ENTER, f"{machine.model_directory()}/connectx", "--socket",
-                                  inside(path), *options],
-                                 stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.addCleanup(model.wait)
-        self.addCleanup(model.kill)
-        end = time.monotonic() + 30
-        while not os.path.exists(path):
-            self.assertLess(time.monotonic(), end, "the model does not listen")
-            time.sleep(0.05)
-        device = {"driver": "vfio-user-pci", "bus": "port0",
-                  "socket": {"type": "unix", "path": inside(path)}}
-        described = (word for item in CONNECTX.env().items() for word in ("-e", "=".join(item)))
-        return model, [BOOT, *self.env, *described, "--append", CONNECTX.append,
-                       "-d", json.dumps(device)]
+    def running(self, *words):
+        """A boot whose command has printed its first line, and the pid of its model."""
+        process = subprocess.Popen(self.words(*words), cwd=TOP, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.terminate)
+        said = process.stdout.readline()
+        self.assertTrue(said, process.poll())
+        model, = (pid for pid, name in below(process.pid).items() if name == "connectx")
+        return process, model

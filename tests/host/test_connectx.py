@@ -2,6 +2,7 @@
 """QEMU and its ConnectX model start and end together, and a model that fails is not taken
 for a success: with stubs for both, for which nothing is built, and in guests."""
 
+import json
 import os
 import signal
 import subprocess
@@ -16,8 +17,10 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import machine  # noqa: E402
 from mrfd.devices import CONNECTX  # noqa: E402
-from mrfd.paths import BUILD, inside  # noqa: E402
-from tests.host.model import ENTER, GuestsWithModel  # noqa: E402
+from mrfd.paths import BUILD, SCRIPTS, inside  # noqa: E402
+from tests.host.model import BOOT, GuestsWithModel  # noqa: E402
+
+ENTER = os.path.join(SCRIPTS, "enter")
 
 # Arguments: what to do when the client has left or has sent something; the options.
 MODEL = """
@@ -122,26 +125,6 @@ class Words(unittest.TestCase):
         self.assertLess(qemu.index("pcie-root-port,id=port99,chassis=1,slot=1"), device)
 
 
-def below(pid):
-    """The processes that come from this one: {pid: the name of its program}"""
-    parents, found = {}, {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as stat, \
-                    open(f"/proc/{name}/cmdline", "rb") as words:
-                program = os.path.basename(words.read().split(b"\0")[0]).decode()
-                parents.setdefault(int(stat.read().rpartition(")")[2].split()[1]), []).append(
-                    (int(name), program))
-        except OSError:
-            pass
-    more = [pid]
-    while more:
-        for child, program in parents.get(more.pop(), ()):
-            found[child] = program
-            more.append(child)
-    return found
-
-
 class InGuests(GuestsWithModel):
     def test_a_guest_has_the_device(self):
         device = f"/sys/class/infiniband/{CONNECTX.verbs}"
@@ -161,6 +144,26 @@ class InGuests(GuestsWithModel):
         for number in 0, 1:
             self.assertRegex(done.stdout, rf"guest{number}: 1000 iters in")
 
+    def by_hand(self, *options):
+        """(a model that outlives its guest, the words of a boot with its device)"""
+        directory = tempfile.TemporaryDirectory(dir=BUILD)
+        self.addCleanup(directory.cleanup)
+        path = os.path.join(directory.name, "socket")
+        model = subprocess.Popen([ENTER, f"{machine.model_directory()}/connectx", "--socket",
+                                  inside(path), *options],
+                                 stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(model.wait)
+        self.addCleanup(model.kill)
+        end = time.monotonic() + 30
+        while not os.path.exists(path):
+            self.assertLess(time.monotonic(), end, "the model does not listen")
+            time.sleep(0.05)
+        device = {"driver": "vfio-user-pci", "bus": "port0",
+                  "socket": {"type": "unix", "path": inside(path)}}
+        described = (word for item in CONNECTX.env().items() for word in ("-e", "=".join(item)))
+        return model, [BOOT, *self.env, *described, "--append", CONNECTX.append,
+                       "-d", json.dumps(device)]
+
     def test_a_model_that_was_started_by_hand_captures(self):
         talk = ("ip link set lo up; ibv_rc_pingpong -s 64 -n 10 & "
                 "until ibv_rc_pingpong -s 64 -n 10 localhost; do sleep 0.2; done; wait $!")
@@ -177,25 +180,15 @@ class InGuests(GuestsWithModel):
                                    text=True, check=True).stdout
             self.assertGreaterEqual(len(found.splitlines()), 20)
 
-    def running(self):
-        """A boot, its guest's command having begun, and the pid of its model."""
-        process = subprocess.Popen(self.words("sh", "-c", "echo here; sleep 1000"), text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.addCleanup(process.communicate)
-        self.addCleanup(process.terminate)
-        self.assertEqual(process.stdout.readline(), "here\n")
-        model, = (pid for pid, name in below(process.pid).items() if name == "connectx")
-        return process, model
-
     def test_a_model_that_dies_is_a_failure(self):
-        process, model = self.running()
+        process, model = self.running("sh", "-c", "echo here; sleep 1000")
         os.kill(model, signal.SIGKILL)
         said = process.communicate(timeout=60)[1]
         self.assertEqual(process.returncode, machine.BROKEN)
         self.assertIn("the ConnectX model failed: it died of SIGKILL while the guest ran", said)
 
     def test_no_model_outlives_the_program(self):
-        process, model = self.running()
+        process, model = self.running("sh", "-c", "echo here; sleep 1000")
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         end = time.monotonic() + 20

@@ -156,6 +156,36 @@ static void a_level_reset_takes_all(void **state)
 	}
 }
 
+static void a_card_that_has_left_answers_nothing(void **state)
+{
+	u8 *before = malloc(MEMORY);
+	u8 id[4];
+
+	assert_non_null(before);
+	for (unsigned int n = 0; n < 16; n++) {
+		if (n) {
+			down(NULL);
+			up(NULL);
+		}
+		start_traffic();
+		run_turns(n);
+		function_leave(&function);
+		assert_int_equal(hca->memory, 0);
+		memcpy(before, memory, MEMORY);
+		for (int reset = 0; reset < 2; reset++) {
+			function_read(&function, VFU_CONFIG, 0, id, sizeof(id));
+			assert_int_equal(be32_at(id), 0xffffffff);
+			assert_int_equal(read_bar(0), 0xffffffff);
+			config(PCI_COMMAND, PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER);
+			assert_true(dma.off);
+			run_turns(20);
+			function_reset(&function);
+		}
+		assert_memory_equal(before, memory, MEMORY);
+	}
+	free(before);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
 
 int main(void)
@@ -164,6 +194,7 @@ int main(void)
 		TEST(without_bus_mastering_no_memory_changes),
 		TEST(without_memory_space_the_bar_is_ones),
 		TEST(a_level_reset_takes_all),
+		TEST(a_card_that_has_left_answers_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
