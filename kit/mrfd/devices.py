@@ -23,6 +23,7 @@ class Device:
     needs: tuple = ()   # what scripts/ builds for it
     vendor: str = ""    # of which rdma-core's suite has modules: test_VENDOR_...
     kernels: tuple = ("base", "debug", "kcsan", "stock")    # that have its driver
+    settings: tuple = ()    # variables for our own programs, (name, value)
 
     def env(self):
         """The variables that describe it to the programs in the guest."""
@@ -33,17 +34,22 @@ class Device:
 
 RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
              "reg_mr_fd rereg_mr_fd memfd io-memory vmap native atomics atomic-write flush "
-             "window-type-1 window-type-2 window-dma-buf window-holds new-keys sqd rdma-cm "
-             "add-delete read-middles rxe-queues",
+             "window-type-1 window-type-2 window-dma-buf window-holds window-checks new-keys sqd "
+             "rdma-cm add-delete read-middles rxe-queues",
              setup="rdma link add rxe0 type rxe netdev eth0", netdev="eth0",
              address="10.0.0.1")
 
+# By default libmlx5 takes up to 32 bytes of a received message from the completion and
+# copies them to the address in the work request.  That is no address of the process where
+# memory has an iova of its own, as ours of dma-bufs has.
+#
 # By default the driver makes 3000 mkeys in the background, and destroys them at power-off:
 # 20 seconds.  With profile 0 it makes none in advance.
 CONNECTX = Device("connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
                   "reg_mr_fd memfd on-demand atomics window-type-1 window-type-2 rdma-cm",
                   setup="/mrfd/kit/guest/ipoib ib0", netdev="ib0", address="10.1.0.1",
                   qemu=("connectx",), append="mlx5_core.prof_sel=0", needs=("connectx",),
-                  vendor="mlx5", kernels=("base", "debug", "stock"))
+                  vendor="mlx5", kernels=("base", "debug", "stock"),
+                  settings=(("MLX5_SCATTER_TO_CQE", "0"),))
 
 DEVICES = [RXE, CONNECTX]

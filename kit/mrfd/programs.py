@@ -3,9 +3,9 @@
 
 A program is one process, on the host or in a guest: a file of host tests, one of the
 ConnectX model's unit tests or fuzz programs, a guest program on one device, a module of
-rdma-core's suite, KUnit, the demo.  cases() reads the names of its cases from its source.  With wanted it
-runs only these cases, by the options of its own harness.  Nothing is built to find the
-programs; build() builds what the selected ones need.
+rdma-core's suite, KUnit, the demo.  cases() reads the names of its cases from its source.
+With wanted it runs only these cases, by the options of its own harness.  Nothing is built
+to find the programs; build() builds what the selected ones need.
 """
 
 import copy
@@ -74,7 +74,7 @@ def test_guest(kernel, device, *programs):
     """Options of Guest for our own programs: with every exporter, and with what these
     programs of the kit build on the path."""
     env = environment.of_our_libraries(product("rdma-core"), *map(product, programs))
-    return guest_options(kernel, device, devices=EXPORTERS, env=env)
+    return guest_options(kernel, device, devices=EXPORTERS, env={**env, **dict(device.settings)})
 
 
 class Program:

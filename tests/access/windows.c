@@ -129,6 +129,19 @@ static enum ibv_wc_status send_with_inv(FIXTURE_DATA(mw) *self, uint32_t rkey)
 	return worst;
 }
 
+/*
+ * After work that must be refused, which puts the QPs into the error state: go on with new
+ * ones.  A device that does not check has done it, and has to refuse what comes of it.
+ */
+static void refused(FIXTURE_DATA(mw) *self, enum ibv_wc_status status)
+{
+	errno = 0;
+	if (status != IBV_WC_SUCCESS)
+		new_pair(self);
+	else if (device_can("window-checks"))
+		fail_case("what must be refused was done");
+}
+
 static enum ibv_wc_status peer(FIXTURE_DATA(mw) *self, enum ibv_wr_opcode opcode, uint64_t addr,
 			       uint32_t n, uint32_t rkey)
 {
@@ -146,11 +159,7 @@ TEST_F(mw, the_lkey_of_another_pd_opens_nothing)
 	for (int i = 0; i < 2; i++) {
 		struct ibv_mw *mw = window_alloc(self->pd[0], types[i]);
 
-		EXPECT_NE(IBV_WC_SUCCESS, bind(self, mw, self->foreign->lkey, self->iova, PAGE,
-					       WINDOW_ACCESS)) {
-			TH_LOG("a window of type %d on an MR of another PD", i + 1);
-		}
-		new_pair(self);
+		refused(self, bind(self, mw, self->foreign->lkey, self->iova, PAGE, WINDOW_ACCESS));
 		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 			  peer(self, IBV_WR_RDMA_WRITE, self->iova, 100, mw->rkey));
 		EXPECT_TRUE(memory_untouched(&self->at));
@@ -214,8 +223,7 @@ TEST_F(mw, the_lkey_of_another_process_opens_nothing)
 	for (int type = IBV_MW_TYPE_1; type <= IBV_MW_TYPE_2; type++) {
 		struct ibv_mw *mw = window_alloc(self->pd[0], type);
 
-		EXPECT_NE(IBV_WC_SUCCESS, bind(self, mw, told[0], told[1], PAGE, WINDOW_ACCESS));
-		new_pair(self);
+		refused(self, bind(self, mw, told[0], told[1], PAGE, WINDOW_ACCESS));
 		memset(self->local.cpu, 0, SIZE);
 		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 			  peer(self, IBV_WR_RDMA_READ, told[1], 100, mw->rkey));
@@ -259,15 +267,14 @@ TEST_F(mw, to_invalidate_a_window_that_is_not_bound_is_refused)
 {
 	struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_2);
 
-	EXPECT_NE(IBV_WC_SUCCESS, invalidate(self, 1, mw->rkey));
-	new_pair(self);
+	refused(self, invalidate(self, 1, mw->rkey));
 	EXPECT_NE(IBV_WC_SUCCESS, send_with_inv(self, mw->rkey));
 	new_pair(self);
 	/* The window can still be bound and used. */
 	EXPECT_EQ(IBV_WC_SUCCESS, bind(self, mw, self->mr->lkey, self->iova, PAGE, WINDOW_ACCESS));
 	EXPECT_EQ(IBV_WC_SUCCESS, peer(self, IBV_WR_RDMA_WRITE, self->iova, 8, mw->rkey));
 	EXPECT_EQ(IBV_WC_SUCCESS, invalidate(self, 1, mw->rkey));
-	EXPECT_NE(IBV_WC_SUCCESS, invalidate(self, 1, mw->rkey));
+	refused(self, invalidate(self, 1, mw->rkey));
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));
 }
 

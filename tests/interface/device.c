@@ -94,8 +94,8 @@ TEST_F(words, are_all_known)
 	static const char *const known[] = {
 		"reg_mr_fd", "rereg_mr_fd", "memfd", "io-memory", "vmap", "native", "on-demand",
 		"atomics", "atomic-write", "flush", "window-type-1", "window-type-2",
-		"window-dma-buf", "window-holds", "new-keys", "sqd", "rdma-cm", "add-delete",
-		"read-middles", "rxe-queues",
+		"window-dma-buf", "window-holds", "window-checks", "new-keys", "sqd", "rdma-cm",
+		"add-delete", "read-middles", "rxe-queues",
 	};
 	const char *given = getenv("MRFD_DEVICE_CAN");
 	char *words = must(strdup(given ? given : ""));

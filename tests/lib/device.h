@@ -26,6 +26,8 @@
  *	window-dma-buf	windows on an MR of a dma-buf
  *	window-holds	while a window is bound, the calls that would end or change its MR or
  *			its QP are refused
+ *	window-checks	to bind a window to what it cannot open, and to invalidate one that is
+ *			not bound, fails; without it only the access through the window does
  *	new-keys	an MR does not get the keys of one that was just deregistered
  *	sqd		a QP can go to the state SQD
  *	rdma-cm		connections by IP address
