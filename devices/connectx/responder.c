@@ -116,6 +116,11 @@ void responder_advance(struct qp *qp, uint32_t packets)
 	r->fault_failed = false;
 }
 
+static void answer_rnr(struct qp *qp, struct packet *p)
+{
+	responder_answer(qp, p, AETH_RNR_NAK | (qp->min_rnr_timer & 0x1f), p->psn);
+}
+
 /* The message has no receive WQE: come again (IBA 9.7.5.2.8). */
 static void not_ready(struct qp *qp, struct packet *p)
 {
@@ -128,7 +133,25 @@ static void not_ready(struct qp *qp, struct packet *p)
 		return;
 	}
 	qp->resp.nak_sent = true;
-	responder_answer(qp, p, AETH_RNR_NAK | (qp->min_rnr_timer & 0x1f), p->psn);
+	answer_rnr(qp, p);
+}
+
+/*
+ * A packet, while an earlier one waits for its page.  If it is that one again, a timeout has
+ * cost the requester one of its retries; an RNR NAK spares it the next ones, as page faults
+ * may take long.
+ */
+static void receive_stalled(struct qp *qp, struct packet *p)
+{
+	struct responder *r = &qp->resp;
+
+	if (qp->service != QP_UC && p->psn == r->psn && !r->pending) {
+		answer_rnr(qp, p);
+		return;
+	}
+	if (psn_diff(p->psn, r->psn) > 0)
+		r->dropped = true;
+	link_packet_free(qp->hca->link, p);
 }
 
 /* See that there is a receive WQE.  false: the packet was taken. */
@@ -412,9 +435,7 @@ void responder_receive(struct qp *qp, struct packet *p)
 		qp_event(qp, EVENT_COMM_EST);
 	}
 	if (r->stalled) {
-		if (psn_diff(p->psn, r->psn) > 0)
-			r->dropped = true;
-		link_packet_free(qp->hca->link, p);
+		receive_stalled(qp, p);
 	} else if (qp->service == QP_UC) {
 		receive_unreliable(qp, p);
 	} else {

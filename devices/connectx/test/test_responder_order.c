@@ -15,10 +15,12 @@ static void a_write_waits_for_its_page(void **state)
 	assert_int_equal(1, faults[FAULT_RESPONDER].count);
 	assert_int_equal(V(FAKE_PAGE), faults[FAULT_RESPONDER].fault.va);
 	assert_int_equal(0, memory[1][FAKE_PAGE - 128]);
-	/* Again, from the requester's timer: still one fault. */
-	give_rc((struct step) { IB_WRITE_ONLY, 10, 256, 256, V(FAKE_PAGE - 128) });
 	give_rc((struct step) { IB_WRITE_ONLY, 11, 1, 1, V(0) });
 	expect("");
+	/* Again, from the requester's timer: still one fault, and it has more time. */
+	give_rc((struct step) { IB_WRITE_ONLY, 10, 256, 256, V(FAKE_PAGE - 128) });
+	expect("RNR12 10");
+	assert_int_equal(1, faults[FAULT_RESPONDER].count);
 	resolve(FAULT_RESPONDER, false);
 	expect("ACK 10, NAK0 11");
 	assert_int_equal(pattern(10, 255), memory[1][FAKE_PAGE + 127]);
