@@ -131,6 +131,7 @@ static void uar_write(struct hca *hca, uint64_t bar_offset, const void *data, si
 
 	if (!uar || offset % size)
 		return;
+	hca->stats.doorbells++;
 	if (size == 8) {
 		uar_write4(hca, uar, offset, be32_at(data));
 		uar_write4(hca, uar, offset + 4, be32_at((const u8 *)data + 4));

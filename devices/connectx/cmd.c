@@ -14,7 +14,6 @@
  */
 #include "cmd.h"
 #include "event.h"
-#include <time.h>
 
 #define CMD_LOG_SLOTS 5
 #define CMD_LOG_STRIDE 6
@@ -103,6 +102,7 @@ enum cmd_status cmd_run(struct hca *hca, struct cmd *cmd)
 		cmd->uid = be16_at(cmd->in + 2);
 		cmd->op_mod = be16_at(cmd->in + 6);
 		op = find_op(cmd->op);
+		cmd->name = op ? op->name : NULL;
 		status = dispatch(hca, cmd, op);
 	}
 	if (status) {
@@ -196,61 +196,52 @@ static enum delivery write_output(struct hca *hca, uint64_t entry, const struct 
 	return DELIVERY_OK;
 }
 
-static unsigned long microseconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000ul + t.tv_nsec / 1000;
-}
-
 static void trace_cmd(unsigned int slot, const struct cmd *cmd, enum cmd_status status,
-		      unsigned long began)
+		      uint64_t began)
 {
-	const struct cmd_op *op = tracing ? find_op(cmd->op) : NULL;
-
-	trace("cmd %u %#x %s op_mod %#x in %zu out %zu status %#x syndrome %#x %lu us: %s", slot,
-	      cmd->op, op ? op->name : "unknown", cmd->op_mod, cmd->in_len, cmd->out_len, status,
-	      cmd->syndrome, microseconds() - began, cmd->what);
+	trace("cmd %u %#x %s op_mod %#x in %zu out %zu status %#x syndrome %#x %u us: %s", slot,
+	      cmd->op, cmd->name ? cmd->name : "unknown", cmd->op_mod, cmd->in_len,
+	      cmd->out_len, status, cmd->syndrome,
+	      (unsigned int)((stats_clock() - began) / 1000), cmd->what);
 }
 
-/* Deliver the entry and run it. */
-static enum delivery run_entry(struct hca *hca, unsigned int slot, uint64_t addr, const u8 *entry)
+/* Deliver the entry and run it; cmd->name and cmd->op say what ran. */
+static enum delivery run_entry(struct hca *hca, unsigned int slot, uint64_t addr, const u8 *entry,
+			       uint64_t began, struct cmd *cmd)
 {
-	struct cmd cmd = { .in_len = be32_at(entry + ENTRY_IN_LEN),
-			   .out_len = be32_at(entry + ENTRY_OUT_LEN) };
-	unsigned long began = tracing ? microseconds() : 0;
 	uint64_t *where = NULL;
 	enum cmd_status status;
 	enum delivery d;
 	u8 *in = NULL;
 	size_t count;
 
+	*cmd = (struct cmd) { .in_len = be32_at(entry + ENTRY_IN_LEN),
+			      .out_len = be32_at(entry + ENTRY_OUT_LEN) };
 	if (entry[ENTRY_TYPE] != ENTRY_TYPE_PCI)
 		return DELIVERY_DESCRIPTOR;
-	if (cmd.in_len < CMD_HEAD || cmd.in_len > IN_MAX)
+	if (cmd->in_len < CMD_HEAD || cmd->in_len > IN_MAX)
 		return DELIVERY_IN_LENGTH;
-	if (cmd.out_len < CMD_HEAD || cmd.out_len > OUT_MAX)
+	if (cmd->out_len < CMD_HEAD || cmd->out_len > OUT_MAX)
 		return DELIVERY_OUT_LENGTH;
-	count = boxes_of(cmd.out_len);
+	count = boxes_of(cmd->out_len);
 	d = DELIVERY_FIRMWARE;
-	in = malloc(cmd.in_len + CMD_INLINE);
-	cmd.out = calloc(1, cmd.out_len + CMD_INLINE);
+	in = malloc(cmd->in_len + CMD_INLINE);
+	cmd->out = calloc(1, cmd->out_len + CMD_INLINE);
 	where = calloc(count + 1, sizeof(*where));
-	if (!in || !cmd.out || !where)
+	if (!in || !cmd->out || !where)
 		goto out;
-	cmd.in = in;
-	d = read_input(hca, entry, in, cmd.in_len);
+	cmd->in = in;
+	d = read_input(hca, entry, in, cmd->in_len);
 	if (!d)
 		d = walk_output(hca, entry, where, count);
 	if (d)
 		goto out;
-	status = cmd_run(hca, &cmd);
-	trace_cmd(slot, &cmd, status, began);
-	d = write_output(hca, addr, &cmd, where, count);
+	status = cmd_run(hca, cmd);
+	trace_cmd(slot, cmd, status, began);
+	d = write_output(hca, addr, cmd, where, count);
 out:
 	free(where);
-	free(cmd.out);
+	free(cmd->out);
 	free(in);
 	return d;
 }
@@ -258,8 +249,10 @@ out:
 static void run_slot(struct hca *hca, unsigned int slot)
 {
 	uint64_t addr = hca->cmd.queue + ((uint64_t)slot << CMD_LOG_STRIDE);
+	uint64_t began = stats_clock();
 	u8 entry[ENTRY_SIZE], vector[4];
 	enum delivery d;
+	struct cmd cmd;
 	bool events;
 
 	if (dma_read(hca->dma, addr, entry, sizeof(entry))) {
@@ -274,12 +267,15 @@ static void run_slot(struct hca *hca, unsigned int slot)
 	 * one that destroys it.
 	 */
 	events = event_subscribed(hca, EVENT_CMD);
-	d = run_entry(hca, slot, addr, entry);
+	d = run_entry(hca, slot, addr, entry, began, &cmd);
 	if (d)
 		trace("cmd %u not delivered: %#x", slot, d);
 	/* The owner bit goes last: with it the guest may use the entry again. */
 	if (dma_store8(hca->dma, addr + ENTRY_STATUS_OWN, d << 1))
 		return;
+	/* The numbers of commands that are not modelled are the guest's choice. */
+	if (cmd.name)
+		stats_add(&hca->stats, cmd.name, cmd.op, 1, stats_clock() - began);
 	put_be32(vector, 1u << slot);
 	if (events && event_subscribed(hca, EVENT_CMD))
 		event_send(hca, EVENT_CMD, 0, vector, sizeof(vector));

@@ -42,6 +42,7 @@ struct cmd {
 	uint8_t *out;		/* zeroed, at least what the table demands */
 	size_t out_len;
 	uint16_t op, uid, op_mod;
+	const char *name;	/* of the opcode, NULL: not modelled */
 	uint32_t syndrome;	/* for people: names the check that refused */
 	char what[96];		/* for --trace: the object and its main parameters */
 };

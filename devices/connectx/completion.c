@@ -67,6 +67,7 @@ void qp_complete_send(struct qp *qp, const struct wqe *w, u8 syndrome, uint32_t 
 	uint32_t uidx = qp->user_index == CQE_VERSION_0 ? 0 : qp->user_index;
 	struct mlx5_cqe64 cqe = { 0 };
 
+	qp->hca->stats.sends++;
 	trace("qp %#x: sent wqe %u op %#x%s, syndrome %#x, %u bytes", qp->number, w->index,
 	      w->opcode, w->signalled ? "" : " unsignalled", syndrome, bytes);
 	if (!qp->send_cq || (!syndrome && !w->signalled))

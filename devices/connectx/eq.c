@@ -40,8 +40,12 @@ static bool eq_full(const struct eq *eq)
 
 static void eq_raise(struct eq *eq)
 {
+	uint64_t began;
+
 	eq->armed = false;
+	began = stats_clock();
 	eq->hca->raise(eq->hca->raise_arg, eq->vector);
+	stats_interrupt(&eq->hca->stats, stats_clock() - began);
 }
 
 static int eq_write(struct eq *eq, const u8 *eqe)

@@ -115,6 +115,7 @@ struct hca *hca_new(struct loop *loop, struct dma *dma, uint64_t guid)
 	hca->dma = dma;
 	hca->guid = guid;
 	hca->cmd.hca = hca;
+	hca->stats.began = stats_clock();
 	init_tables(hca);
 	caps_init(hca);
 	port_init(hca);

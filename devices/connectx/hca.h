@@ -18,6 +18,7 @@
 #include "list.h"
 #include "loop.h"
 #include "queue.h"
+#include "stats.h"
 #include "table.h"
 #include "trace.h"
 #include <errno.h>
@@ -117,6 +118,7 @@ struct hca {
 	uint64_t guid;
 	u8 *memic;			/* HCA_MEMIC_SIZE bytes */
 	size_t memory;			/* taken of HCA_MEMORY */
+	struct stats stats;		/* since the start, across resets */
 
 	/* hca.c */
 	u8 issi;

@@ -138,16 +138,23 @@ static void trace_packet(const char *direction, const struct packet *p)
 	trace("%s %s", direction, line);
 }
 
-static void count(struct traffic t[2], const struct packet *p)
+/* Returns the octets of the packet. */
+static size_t count(struct traffic t[2], const struct packet *p)
 {
+	size_t octets = packet_size(p) - PACKET_VCRC;
+
 	t += lid_is_multicast(p->dlid);
 	t->packets++;
-	t->octets += packet_size(p) - PACKET_VCRC;
+	t->octets += octets;
+	return octets;
 }
 
 static void receive(struct link *l, struct packet *p)
 {
-	count(l->hca->port.in, p);
+	struct stats *s = &l->hca->stats;
+
+	s->packets_in++;
+	s->bytes_in += count(l->hca->port.in, p);
 	transport_receive(l->hca, p);
 }
 
@@ -381,13 +388,16 @@ bool link_is_local(const struct link *l, uint16_t lid)
 
 void link_send(struct link *l, struct packet *p)
 {
+	struct stats *s = &l->hca->stats;
+
 	if (tracing)
 		trace_packet("out", p);
 	if (!l->fabric && !l->alone && !link_is_local(l, p->dlid)) {
 		discard(l, p);			/* the fabric is gone */
 		return;
 	}
-	count(l->hca->port.out, p);
+	s->packets_out++;
+	s->bytes_out += count(l->hca->port.out, p);
 	if (link_is_local(l, p->dlid)) {
 		capture(l, p);
 		queue_local(l, p);

@@ -56,7 +56,8 @@ static const char usage[] =
 "  -device '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"PATH\"}}'\n"
 "\n"
 "Prints \"listening on PATH\" when QEMU may start, and ends with status 0 when QEMU ends\n"
-"or on SIGTERM or SIGINT, with 1 on an error, with 2 on a wrong option.\n";
+"or on SIGTERM or SIGINT, with 1 on an error, with 2 on a wrong option.  At the end it\n"
+"prints what was executed, and how long that took here.\n";
 
 /* ---------------------------------------------------------------------- options */
 
@@ -358,7 +359,7 @@ static int open_signals(struct model *m)
 
 /* ------------------------------------------------------------------------- main */
 
-static void open_log(const struct options *o)
+static FILE *open_log(const struct options *o)
 {
 	FILE *file = stderr;
 
@@ -370,6 +371,7 @@ static void open_log(const struct options *o)
 		}
 	}
 	trace_to(file, o->trace);
+	return file;
 }
 
 /* All that is opened.  What fails says so. */
@@ -435,9 +437,10 @@ static void tear_down(struct model *m)
 int main(int argc, char **argv)
 {
 	static struct model m = { .listener = -1, .signals = -1 };
+	FILE *log;
 
 	parse_options(&m.opt, argc, argv);
-	open_log(&m.opt);
+	log = open_log(&m.opt);
 	if (set_up(&m)) {
 		m.status = 1;
 		goto out;
@@ -449,6 +452,8 @@ int main(int argc, char **argv)
 		m.status = 1;
 	else
 		loop_run(m.loop);
+	if (!m.status)
+		stats_write(&m.function.hca->stats, log);
 out:
 	tear_down(&m);
 	return m.status;

@@ -309,6 +309,32 @@ static void notes_an_unknown_command_once(void **state)
 	assert_int_equal(run(hca, 0xffff, 0, in, 16, out, 16), CMD_BAD_OP);
 }
 
+/* What ran, whether it was refused or not; nothing that the guest makes up. */
+static void times_each_command(void **state)
+{
+	static const u8 unknown[16] = { 0x07, 0xff };
+	struct hca *hca = *state;
+	const struct stats *s = &hca->stats;
+
+	set_queue(hca);
+	for (int i = 0; i < 3; i++) {
+		make_entry(i, enable_hca, 16, 16);
+		bar32(hca, 0x18, 1 << i);
+	}
+	assert_int_equal(s->rows, 1);
+	assert_string_equal(s->row[0].name, "ENABLE_HCA");
+	assert_int_equal(s->row[0].number, MLX5_CMD_OP_ENABLE_HCA);
+	assert_int_equal(s->row[0].count, 3);
+	assert_true(s->row[0].longest && s->row[0].longest <= s->row[0].ns);
+	assert_true(s->row[0].ns < stats_clock() - s->began);
+	make_entry(0, unknown, 16, 16);
+	make_entry(1, enable_hca, 7, 16);	/* not delivered */
+	bar32(hca, 0x18, 3);
+	bar32(hca, 0x18, 1 << 9);		/* not the device's */
+	assert_int_equal(s->rows, 1);
+	assert_int_equal(s->row[0].count, 3);
+}
+
 static void refuses_before_init(void **state)
 {
 	static const uint16_t late[] = {
@@ -419,6 +445,7 @@ int main(void)
 		T(keeps_the_size_of_the_queue),
 		T(completes_by_event),
 		T(notes_an_unknown_command_once),
+		T(times_each_command),
 		T(refuses_before_init),
 		T(checks_lengths_of_a_command),
 		T(checks_the_uid),

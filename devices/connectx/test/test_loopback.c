@@ -221,6 +221,41 @@ static void a_qp_may_go_at_any_time(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
 
+static void counts_what_it_did(void **state)
+{
+	const struct stats *s = &hca->stats;
+	uint64_t doorbells = s->doorbells;
+	u8 *p;
+
+	IFC_SET(qpc, IFC_PTR(create_qp_in, in, qpc), rlky, 1);	/* as only the driver may */
+	make_qp(0, MLX5_QPC_ST_REG_UMR);
+	connect_qp(0);
+	assert_int_equal(s->rows, 0);		/* its commands did not go through the queue */
+	for (int i = 0; i < 2; i++)
+		ring(0, i, send_block(0, i) + 16, MLX5_OPCODE_NOP, 0);
+	run_turns(50);
+	assert_int_equal(s->rows, 1);
+	assert_string_equal(s->row[0].name, "UMR");
+	assert_int_equal(s->row[0].count, 2);
+	assert_int_equal(s->sends, 2);
+	assert_int_equal(s->doorbells, doorbells + 2);
+	destroy_qp(0);
+
+	two_qps(MLX5_QPC_ST_RC);
+	p = send_block(0, 0) + 16;
+	put_be64(p, DATA_SIZE);
+	put_be32(p + 8, mkey);
+	ring(0, 0, put_data(p + 16, 5000, 0), MLX5_OPCODE_RDMA_WRITE, 0);
+	run_turns(50);
+	assert_int_equal(s->row[0].count, 2);
+	assert_int_equal(s->sends, 3);
+	/* Two packets and an ack, without their VCRCs. */
+	assert_int_equal(s->packets_out, 3);
+	assert_int_equal(s->bytes_out, 24 + 16 + 4096 + 24 + 904 + 24 + 4);
+	assert_int_equal(s->packets_in, s->packets_out);
+	assert_int_equal(s->bytes_in, s->bytes_out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -229,6 +264,7 @@ int main(void)
 		TEST(a_send_error_of_ud_can_be_ended),
 		TEST(multicast_comes_back_once),
 		TEST(a_qp_may_go_at_any_time),
+		TEST(counts_what_it_did),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
