@@ -118,37 +118,6 @@ size_t packet_size(const struct packet *p)
 	       (op & OP_PAYLOAD ? (p->length + 3) & ~3u : 0) + ICRC + VCRC;
 }
 
-/* CRC-16 by polynomial 0x100b, reflected, eight bytes a step. */
-static uint16_t vcrc_of(const u8 *data, size_t len)
-{
-	static uint16_t table[8][256];
-	uint16_t crc = 0xffff;
-	uint64_t x;
-
-	if (!table[0][1]) {
-		for (unsigned int i = 0; i < 256; i++) {
-			uint16_t c = i;
-
-			for (unsigned int bit = 0; bit < 8; bit++)
-				c = c >> 1 ^ (c & 1 ? 0xd008 : 0);
-			table[0][i] = c;
-		}
-		for (unsigned int k = 1; k < 8; k++)
-			for (unsigned int i = 0; i < 256; i++)
-				table[k][i] = table[k - 1][i] >> 8 ^ table[0][table[k - 1][i] & 0xff];
-	}
-	for (; len >= 8; data += 8, len -= 8) {
-		memcpy(&x, data, 8);
-		x = le64toh(x) ^ crc;
-		crc = table[7][x & 0xff] ^ table[6][x >> 8 & 0xff] ^ table[5][x >> 16 & 0xff] ^
-		      table[4][x >> 24 & 0xff] ^ table[3][x >> 32 & 0xff] ^
-		      table[2][x >> 40 & 0xff] ^ table[1][x >> 48 & 0xff] ^ table[0][x >> 56];
-	}
-	for (; len; data++, len--)
-		crc = crc >> 8 ^ table[0][(crc ^ *data) & 0xff];
-	return ~crc;
-}
-
 /* LEN: up to the ICRC. */
 static uint32_t icrc_of(const u8 *wire, size_t len, bool global)
 {
@@ -206,7 +175,7 @@ static const char *check_frame(const u8 *wire, size_t len, bool *global)
 		if (be16_at(wire + LRH + 4) + (size_t)(LRH + GRH + VCRC) != len)
 			return "GRH payload length";
 	}
-	put_le16(crc, vcrc_of(wire, len - VCRC));
+	put_le16(crc, packet_vcrc(wire, len - VCRC));
 	if (memcmp(crc, wire + len - VCRC, VCRC))
 		return "VCRC";
 	put_le32(crc, icrc_of(wire, len - VCRC - ICRC, *global));
@@ -406,7 +375,7 @@ size_t packet_write(const struct packet *p, u8 *wire)
 	memset(at + payload, 0, pad);
 	at += payload + pad;
 	put_le32(at, icrc_of(wire, at - wire, p->global));
-	put_le16(at + ICRC, vcrc_of(wire, at + ICRC - wire));
+	put_le16(at + ICRC, packet_vcrc(wire, at + ICRC - wire));
 	return len;
 }
 

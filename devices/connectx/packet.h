@@ -91,6 +91,8 @@ size_t packet_size(const struct packet *p);
 /* The GRH of a packet that has one. */
 #define PACKET_GRH 40
 void packet_write_grh(const struct packet *p, u8 grh[PACKET_GRH]);
+/* The VCRC of all bytes before it: vcrc.c */
+uint16_t packet_vcrc(const u8 *data, size_t len);
 /* A line for people: "RC WRITE_FIRST 3>7 psn 17 ...". */
 void packet_describe(const struct packet *p, char *line, size_t size);
 /* For a multicast LID, or the permissive one. */

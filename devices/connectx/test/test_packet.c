@@ -58,6 +58,22 @@ static void test_published_icrc(void **state)
 	assert_int_equal(bitwise_icrc(masked, sizeof(masked)), le32(icrc));
 }
 
+/* Each length, from any address: what is done in large steps, and what is left of it. */
+static void test_vcrc(void **state)
+{
+	u8 data[5000];
+
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = random();
+	for (size_t len = 0; len < 700; len++)
+		assert_int_equal(packet_vcrc(data + len % 16, len),
+				 bitwise_vcrc(data + len % 16, len));
+	for (size_t len = 4000; len < sizeof(data); len += 97)
+		assert_int_equal(packet_vcrc(data, len), bitwise_vcrc(data, len));
+	memset(data, 0, sizeof(data));
+	assert_int_equal(packet_vcrc(data, 4096), bitwise_vcrc(data, 4096));
+}
+
 static void check_crcs(const u8 *wire, size_t len, bool global)
 {
 	u8 masked[PACKET_WIRE_MAX];
@@ -495,6 +511,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_published_icrc),
+		cmocka_unit_test(test_vcrc),
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_grh_bytes),
