@@ -14,7 +14,7 @@ demo: ready ## build all, RDMA-write a picture into a GPU's frame buffer, show i
 check: ready ## run the tests; T=pattern runs some (see scripts/check --help), DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
 	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(T),"$$T")
 
-bench: ready ## measure registration and transfer beside ordinary memory; tables and plots in build/bench
+bench: ready ## measure registration and transfer, and the ConnectX model; tables and plots in build/bench
 	@scripts/bench
 
 shell: ready ## an interactive guest with an RDMA device and the tools on the path; DEVICE=connectx for the ConnectX model

@@ -183,7 +183,8 @@ def bench():
     with open(summary, encoding="utf-8") as file:
         table = file.read()
     return ("<p>Ratios by the clock, and in parentheses by instructions, which vary less. "
-            "Absolute times are those of an emulated machine.</p>"
+            "Absolute times are those of an emulated machine. At the end, the ConnectX model "
+            "beside Soft-RoCE.</p>"
             f'<div class="plots">{"".join(figures)}</div><pre>{text(table)}</pre>')
 
 

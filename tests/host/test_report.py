@@ -14,6 +14,7 @@ from unittest import mock
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "kit"))
+from mrfd import beside  # noqa: E402
 from mrfd import plots  # noqa: E402
 from mrfd import report  # noqa: E402
 from mrfd import results  # noqa: E402
@@ -86,6 +87,81 @@ class Bench(unittest.TestCase):
                                    result())
         self.assertEqual(script.count(" with linespoints "), 5)
         self.assertIn(f"{64 * KIB} {64 * KIB / 10:.4f}", script)
+
+
+class Beside(unittest.TestCase):
+    """The ConnectX model beside Soft-RoCE."""
+
+    GOOD = {"loopback": (10.0, 1.0), "guests": (5.0, 1.0)}  # rates and latencies, just enough
+    OWN = {"UMR": (400, 4.99, 30.0), "ALLOC_PD 800": (30, 10.0, 11.0),
+           "CREATE_QP 500": (10, 19.99, 90.0), "interrupt": (900, 50.0, 99.0)}
+
+    @staticmethod
+    def numbers(**places):
+        """Results in which the model's rates and latencies are so many times Soft-RoCE's."""
+        found = {("loopback", "registration", device): (4096, 50.0) for device in beside.DEVICES}
+        for where, (rate, latency) in places.items():
+            for operation, size, times in ("write", 1 << 20, 1 / rate), ("latency", 8, latency):
+                found[where, operation, "rxe0"] = (size, 1000.0)
+                found[where, operation, "mlx5_0"] = (size, 1000.0 * times)
+        return found
+
+    def verdicts(self, own=None, **places):
+        lines = beside.aims(self.numbers(**{**self.GOOD, **places}), {**self.OWN, **(own or {})})
+        return re.findall(r"  (met|missed)", "\n".join(lines))
+
+    def test_all_aims_met(self):
+        self.assertEqual(self.verdicts(), ["met"] * 7)
+
+    def test_each_aim_can_be_missed(self):
+        for missed, change in (
+                ((0,), {"loopback": (9.99, 1.0)}), ((1,), {"guests": (4.99, 1.0)}),
+                ((2,), {"loopback": (10.0, 1.01)}), ((3,), {"guests": (5.0, 1.01)}),
+                ((4,), {"own": {"UMR": (1, 5.0, 5.0)}}),
+                ((6,), {"own": {"CREATE_QP 500": (1, 20.0, 20.0)}}),
+                ((5, 6), {"own": {"QUERY_QP 50b": (1000, 21.1, 22.0)}})):
+            with self.subTest(change=change):
+                wanted = ["missed" if n in missed else "met" for n in range(7)]
+                self.assertEqual(self.verdicts(**change), wanted)
+
+    def test_tables_have_rates_and_times(self):
+        text = "\n".join(beside.table(self.numbers(**self.GOOD)))
+        self.assertRegex(text, r"(?m)^1 MiB writes in loopback +1048\.6 MB/s +10485\.8 MB/s "
+                               r"+10\.00$")
+        self.assertRegex(text, r"(?m)^1 MiB writes between two guests .* 5\.00$")
+        self.assertRegex(text, r"(?m)^8 B .* in loopback +1000\.0 us +1000\.0 us +1\.00$")
+        self.assertEqual(len(re.findall(r"(?m)^registration of 4 KiB", text)), 1)
+        text = "\n".join(beside.own_table(self.OWN))
+        self.assertRegex(text, r"(?m)^UMR .* +400 +4\.99 us +30\.00 us$")
+        self.assertRegex(text, r"(?m)^all commands +40 +12\.50 us +90\.00 us$")
+        self.assertLess(text.index("CREATE_QP"), text.index("ALLOC_PD"))
+
+    def test_the_numbers_are_those_of_the_program_and_the_model(self):
+        found = beside.numbers("guests", "operation,memory,bytes,us,ratio\n"
+                                         "write,rxe0,1048576,20.50,1.000\n")
+        self.assertEqual(found, {("guests", "write", "rxe0"): (1048576, 20.5)})
+        own = beside.own_time(
+            "connectx: listening on /tmp/connectx, guid 0200000000000001\n"
+            "connectx: executed                                  count      mean us   longest us\n"
+            "connectx: ENABLE_HCA 104                                1        24.91        24.91\n"
+            "connectx: UMR                                        1400         2.50        31.00\n"
+            "connectx: 5 doorbells, 4 work requests; packets out 3 (300 bytes), in 2 (200 bytes)\n"
+            "connectx: 0.04 s of CPU time in 2.00 s\n")
+        self.assertEqual(own, {"ENABLE_HCA 104": (1, 24.91, 24.91), "UMR": (1400, 2.5, 31.0)})
+
+    def test_numbers_are_kept(self):
+        with tempfile.TemporaryDirectory() as out:
+            beside.write_csv(out, self.numbers(**self.GOOD), self.OWN)
+            with open(f"{out}/beside.csv", encoding="utf-8") as file:
+                self.assertIn("guests,write,mlx5_0,1048576,200.0\n", file.read())
+            with open(f"{out}/own-time.csv", encoding="utf-8") as file:
+                self.assertIn("UMR,400,4.99,30.0\n", file.read())
+
+    def test_a_program_that_fails_is_no_result(self):
+        guest = mock.Mock(status=3, why=None, command=["/x/beside"], output=b"a write fails")
+        with self.assertRaisesRegex(beside.machine.BootError,
+                                    "beside failed: exit status 3\na write fails"):
+            beside.text_of(guest)
 
 
 class Page(html.parser.HTMLParser):
