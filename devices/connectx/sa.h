@@ -15,6 +15,8 @@ struct sa *sa_new(struct ib_switch *s);
 void sa_free(struct sa *sa);
 /* A packet to LID 1.  True: ANSWER is to be sent. */
 bool sa_receive(struct sa *sa, const struct packet *request, struct packet *answer);
+/* After that: true if ANSWER, which was sent, is now one more. */
+bool sa_next(struct sa *sa, struct packet *answer);
 /* The port left the fabric, and with it all groups. */
 void sa_port_gone(struct sa *sa, uint16_t lid);
 

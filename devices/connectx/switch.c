@@ -213,10 +213,12 @@ static void to_sa(struct ib_switch *s, struct switch_port *from, const u8 *wire,
 	}
 	if (!sa_receive(s->sa, &s->request, &s->answer))
 		return;
-	len = packet_write(&s->answer, answer);
-	pcap_add(s->pcap, answer, len);
-	if (!forward(from, answer, len))
-		s->count.stalled++;
+	do {
+		len = packet_write(&s->answer, answer);
+		pcap_add(s->pcap, answer, len);
+		if (!forward(from, answer, len))
+			s->count.stalled++;
+	} while (sa_next(s->sa, &s->answer));
 }
 
 static void multicast(struct ib_switch *s, struct switch_port *from, uint16_t mlid,

@@ -3,123 +3,7 @@
  * The subnet administrator, asked as Linux asks: the component masks are those of IPoIB,
  * rdma_cm and the SA client of the kernel; answers are compared field by field.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include "fake_loop.h"
-#include "mad.h"
-#include "sa.h"
-
-#define GUID(lid) (0x0002c90300000100ull + (lid))
-
-/* A fake switch: ports 2 to LAST, and who is member of what. */
-static uint16_t last;
-static uint64_t member[SWITCH_MLIDS];
-
-uint64_t switch_guid(const struct ib_switch *s, uint16_t lid)
-{
-	return lid == 1 ? SWITCH_SM_GUID : lid >= 2 && lid <= last ? GUID(lid) : 0;
-}
-
-void switch_member(struct ib_switch *s, uint16_t mlid, uint16_t lid, bool is)
-{
-	assert_in_range(mlid, 0xc000, 0xc000 + SWITCH_MLIDS - 1);
-	assert_in_range(lid, 2, 65);
-	if (is)
-		member[mlid - 0xc000] |= 1ull << lid % 64;
-	else
-		member[mlid - 0xc000] &= ~(1ull << lid % 64);
-}
-
-static bool is_member(uint16_t mlid, uint16_t lid)
-{
-	return member[mlid - 0xc000] >> lid % 64 & 1;
-}
-
-static struct sa *sa;
-static struct packet request, answer;
-static const u8 broadcast[16] = { 0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 0, 0, 0, 0, 0, 0,
-				  0xff, 0xff, 0xff, 0xff };
-
-static int start(void **state)
-{
-	fake_reset();
-	memset(member, 0, sizeof(member));
-	last = 4;
-	sa = sa_new(NULL);
-	return !sa;
-}
-
-static int stop(void **state)
-{
-	sa_free(sa);
-	return 0;
-}
-
-static u8 *record(void)
-{
-	return request.payload + MAD_DATA;
-}
-
-static void gid(u8 *to, uint64_t guid)
-{
-	put_be64(to, 0xfe80000000000000);
-	put_be64(to + 8, guid);
-}
-
-/* A new request; the test fills the record. */
-static u8 *ask(uint16_t lid, u8 method, uint16_t attr, uint64_t mask)
-{
-	memset(&request, 0, sizeof(request));
-	request.dlid = 1;
-	request.slid = lid;
-	request.opcode = 0x64;
-	request.pkey = 0xffff;
-	request.dqpn = 1;
-	request.sqpn = 1;
-	request.qkey = 0x80010000;
-	request.length = 256;
-	request.payload[0] = 1;
-	request.payload[1] = 3;
-	request.payload[2] = 2;
-	request.payload[3] = method;
-	put_be64(request.payload + 8, 0x1122334455667788);
-	put_be16(request.payload + 16, attr);
-	put_be32(request.payload + 20, 0x01020304);
-	put_be64(request.payload + 48, mask);
-	return record();
-}
-
-/* The answer's status; its fixed parts are checked here. */
-static uint16_t get(void)
-{
-	const u8 *mad = answer.payload, *asked = request.payload;
-
-	memset(&answer, 0xee, sizeof(answer));
-	assert_true(sa_receive(sa, &request, &answer));
-	assert_int_equal(answer.opcode, 0x64);
-	assert_int_equal(answer.slid, 1);
-	assert_int_equal(answer.dlid, request.slid);
-	assert_int_equal(answer.dqpn, request.sqpn);
-	assert_int_equal(answer.sqpn, 1);
-	assert_int_equal(answer.qkey, 0x80010000);
-	assert_int_equal(answer.pkey, 0xffff);
-	assert_int_equal(answer.length, 256);
-	assert_int_equal(answer.ack_request, 0);
-	assert_memory_equal(mad, asked, 3);
-	assert_int_equal(mad[3], asked[3] | 0x80);
-	assert_int_equal(be16_at(mad + 6), 0);
-	assert_memory_equal(mad + 8, asked + 8, 16);	/* TID, attribute, modifier */
-	assert_memory_equal(mad + 48, asked + 48, 8);
-	return be16_at(mad + 4);
-}
-
-static const u8 *result(void)
-{
-	return answer.payload + MAD_DATA;
-}
+#include "sa_world.h"
 
 static void test_class_port_info(void **state)
 {
@@ -252,14 +136,17 @@ static void test_path_table(void **state)
 		assert_int_equal(be16_at(result() + i * 64 + 40), 1 + i);
 		assert_int_equal(be16_at(result() + i * 64 + 42), 2);
 	}
-	/* An empty table is no error; one beyond a segment is. */
+	assert_false(sa_next(sa, &answer));
+	/* An empty table is no error; one beyond 64 KiB is. */
 	gid(r + 24, GUID(9));
 	assert_int_equal(get(), 0);
 	assert_int_equal(be32_at(answer.payload + 32), 20);
-	last = 4;
-	gid(r + 24, GUID(2));
+	last = 65;
+	ask(2, MAD_GET_TABLE, 0x35, 0);
 	assert_int_equal(get(), SA_NO_RESOURCES);
+	assert_int_equal(answer.payload[26], 7);
 	assert_int_equal(be32_at(answer.payload + 32), 20);
+	assert_false(sa_next(sa, &answer));
 }
 
 static u8 *member_ask(uint16_t lid, u8 method, const u8 *mgid, u8 states, uint64_t more)
@@ -487,15 +374,22 @@ static void test_unsupported(void **state)
 {
 	static const struct {
 		u8 method;
-		uint16_t attr;
+		uint16_t attr, status;
 	} table[] = {
-		{ MAD_GET, 0x11 }, { MAD_GET_TABLE, 0x12 }, { MAD_SET, 0x31 }, { MAD_SET, 0x35 },
-		{ MAD_DELETE, 0x35 }, { 0x14, 0x3a }, { 0x7f, 0x35 }, { MAD_GET, 0xffff },
-		{ MAD_GET, 0x03 },
+		{ MAD_GET, 0x31, 0xc }, { MAD_SET, 0x31, 0xc }, { MAD_SET, 0x35, 0xc },
+		{ MAD_DELETE, 0x35, 0xc }, { 0x13, 0x35, 8 }, { 0x14, 0x3a, 8 },
+		{ 0x7f, 0x35, 8 }, { MAD_GET, 0xffff, 0xc }, { MAD_GET, 0x03, 0xc },
 	};
 
 	for (unsigned int i = 0; i < sizeof(table) / sizeof(*table); i++) {
 		ask(2, table[i].method, table[i].attr, 0);
+		assert_int_equal(get(), table[i].status);
+	}
+	/* An agent that is not here, of performance. */
+	for (u8 method = MAD_GET; method <= MAD_SET; method++) {
+		ask(2, method, 0x12, 0);
+		request.payload[1] = 4;
+		put_be64(request.payload + 48, 0);
 		assert_int_equal(get(), 0x000c);
 	}
 	ask(2, MAD_GET, 0x35, 0);
@@ -520,7 +414,9 @@ static void test_silence(void **state)
 		size_t at;		/* of the MAD */
 		u8 value;
 	} table[] = {
-		{ 0, 2 }, { 1, 0x04 }, { 1, 0x01 }, { 3, 0x81 }, { 3, 0x92 },
+		{ 0, 2 }, { 1, 0x01 }, { 1, 0x81 }, { 3, 0x81 }, { 3, 0x92 },
+		/* Send, Trap, Report, TrapRepress. */
+		{ 3, 3 }, { 3, 5 }, { 3, 6 }, { 3, 7 },
 	};
 
 	for (unsigned int i = 0; i < sizeof(table) / sizeof(*table); i++) {
@@ -562,11 +458,11 @@ static void test_global_request(void **state)
 static void test_random(void **state)
 {
 	static const u8 methods[] = { MAD_GET, MAD_SET, MAD_GET_TABLE, MAD_DELETE };
-	static const u8 attrs[] = { 0x01, 0x03, 0x35, 0x38 };
+	static const u8 attrs[] = { 0x01, 0x03, 0x11, 0x12, 0x35, 0x38 };
 
 	srandom(1);
 	for (int i = 0; i < 20000; i++) {
-		u8 *r = ask(2 + random() % 3, methods[random() % 4], attrs[random() % 4], random());
+		u8 *r = ask(2 + random() % 3, methods[random() % 4], attrs[random() % 6], random());
 
 		for (int k = 0; k < 200; k++)
 			r[k] = random();
@@ -575,6 +471,9 @@ static void test_random(void **state)
 		if (random() % 4)
 			gid(r + 16, GUID(request.slid));
 		get();
+		if (rmpp(random() % 5, random() % 4, random() % 200))
+			while (sa_next(sa, &answer))
+				;
 	}
 }
 
