@@ -30,7 +30,8 @@ enum {
 };
 enum {
 	SA_CLASS_PORT_INFO = 0x01, SA_INFORM_INFO = 0x03, SA_NODE_RECORD = 0x11,
-	SA_PORT_INFO_RECORD = 0x12, SA_PATH_RECORD = 0x35, SA_MCMEMBER_RECORD = 0x38,
+	SA_PORT_INFO_RECORD = 0x12, SA_SERVICE_RECORD = 0x31, SA_PATH_RECORD = 0x35,
+	SA_MCMEMBER_RECORD = 0x38,
 };
 
 /* Status: the common ones, and the SA's in the upper byte. */
@@ -80,6 +81,16 @@ enum {
 	PATH_HAS_MTU_SEL = 1 << 16, PATH_HAS_MTU = 1 << 17, PATH_HAS_RATE_SEL = 1 << 18,
 	PATH_HAS_RATE = 1 << 19, PATH_HAS_LIFE_SEL = 1 << 20, PATH_HAS_LIFE = 1 << 21,
 };
+
+/* ServiceRecord (15.2.5.14), likewise. */
+enum {
+	SERVICE_ID = 0, SERVICE_GID = 8, SERVICE_PKEY = 24, SERVICE_LEASE = 28,
+	SERVICE_KEY = 32, SERVICE_NAME = 48, SERVICE_DATA8 = 112, SERVICE_DATA16 = 128,
+	SERVICE_DATA32 = 144, SERVICE_DATA64 = 160, SERVICE_SIZE = 176,
+};
+enum { SERVICE_HAS_ID = 1 << 0, SERVICE_HAS_GID = 1 << 1, SERVICE_HAS_PKEY = 1 << 2,
+       SERVICE_HAS_LEASE = 1 << 4 };
+#define SERVICE_FOREVER 0xffffffffu	/* a lease, in seconds */
 
 /* MCMemberRecord (15.2.5.17), likewise. */
 enum {

@@ -50,6 +50,16 @@ uint16_t sa_found(const struct query *q)
 	return q->count || q->method == MAD_GET_TABLE ? MAD_OK : SA_NO_RECORDS;
 }
 
+bool sa_matches(const struct query *q, const struct sa_component *c, size_t count,
+		const u8 *record)
+{
+	for (size_t i = 0; i < count; i++)
+		if (q->mask >> c[i].bit & 1 &&
+		    memcmp(record + c[i].at, q->record + c[i].at, c[i].len))
+			return false;
+	return true;
+}
+
 static uint16_t class_port_info(struct query *q)
 {
 	uint16_t status;
@@ -82,6 +92,10 @@ static const struct {
 	{ SA_NODE_RECORD, MAD_GET_TABLE, sa_nodes },
 	{ SA_PORT_INFO_RECORD, MAD_GET, sa_ports },
 	{ SA_PORT_INFO_RECORD, MAD_GET_TABLE, sa_ports },
+	{ SA_SERVICE_RECORD, MAD_GET, sa_service_get },
+	{ SA_SERVICE_RECORD, MAD_GET_TABLE, sa_service_get },
+	{ SA_SERVICE_RECORD, MAD_SET, sa_service_set },
+	{ SA_SERVICE_RECORD, MAD_DELETE, sa_service_delete },
 	{ SA_PATH_RECORD, MAD_GET, sa_paths },
 	{ SA_PATH_RECORD, MAD_GET_TABLE, sa_paths },
 	{ SA_MCMEMBER_RECORD, MAD_GET, sa_member_get },
@@ -298,10 +312,11 @@ bool sa_receive(struct sa *sa, const struct packet *p, struct packet *answer)
 void sa_port_gone(struct sa *sa, uint16_t lid)
 {
 	drop_transfer(sa, lid);
+	sa_services_leave(sa, lid);
 	sa_groups_leave(sa, lid);
 }
 
-struct sa *sa_new(struct ib_switch *s)
+struct sa *sa_new(struct ib_switch *s, struct loop *loop)
 {
 	struct sa *sa = calloc(1, sizeof(*sa));
 
@@ -310,6 +325,8 @@ struct sa *sa_new(struct ib_switch *s)
 		return NULL;
 	}
 	sa->fabric = s;
+	sa->loop = loop;
+	list_init(&sa->services);
 	return sa;
 }
 
@@ -317,6 +334,7 @@ void sa_free(struct sa *sa)
 {
 	for (uint16_t lid = SWITCH_FIRST_LID; lid <= SWITCH_LAST_LID; lid++)
 		drop_transfer(sa, lid);
+	sa_services_leave(sa, 0);
 	sa_groups_free(sa);
 	free(sa);
 }

@@ -11,13 +11,13 @@
 struct sa;
 
 /* NULL: no memory. */
-struct sa *sa_new(struct ib_switch *s);
+struct sa *sa_new(struct ib_switch *s, struct loop *loop);
 void sa_free(struct sa *sa);
 /* A packet to LID 1.  True: ANSWER is to be sent. */
 bool sa_receive(struct sa *sa, const struct packet *request, struct packet *answer);
 /* After that: true if ANSWER, which was sent, is now one more. */
 bool sa_next(struct sa *sa, struct packet *answer);
-/* The port left the fabric, and with it all groups. */
+/* The port left the fabric, and with it all groups and services. */
 void sa_port_gone(struct sa *sa, uint16_t lid);
 
 #endif

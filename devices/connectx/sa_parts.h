@@ -2,7 +2,7 @@
 /*
  * What the files of the subnet administrator share with each other and with nobody else:
  * sa.c takes requests and sends answers, sa_record.c finds nodes, ports and paths,
- * sa_group.c keeps the multicast groups.
+ * sa_group.c keeps the multicast groups, sa_service.c the services.
  */
 #ifndef CONNECTX_SA_PARTS_H
 #define CONNECTX_SA_PARTS_H
@@ -18,6 +18,9 @@
 
 struct sa {
 	struct ib_switch *fabric;
+	struct loop *loop;
+	struct list services;
+	unsigned int registered[SWITCH_PORTS];	/* services */
 	struct group *group[SWITCH_MLIDS];	/* by MLID */
 	unsigned int created[SWITCH_PORTS];	/* groups */
 	struct transfer *transfer[SWITCH_PORTS];	/* answers of several segments */
@@ -38,7 +41,16 @@ struct query {
 
 #define ASKS(q, bits) (((q)->mask & (bits)) == (bits))
 
+/* A component that a request may name: the bit of its mask, and where it lies. */
+struct sa_component {
+	u8 bit, at, len;
+};
+#define SA_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
 /* sa.c */
+/* Whether the record has the components that the request names. */
+bool sa_matches(const struct query *q, const struct sa_component *c, size_t count,
+		const u8 *record);
 /* Where the next record of the answer goes, zeroed; NULL with a status: no more are possible. */
 u8 *sa_add_record(struct query *q, size_t size, uint16_t *status);
 /* An empty table is an answer, but no record for a Get is an error. */
@@ -58,6 +70,13 @@ bool sa_rate_selected(u8 value, u8 field);
 bool sa_life_selected(u8 field);
 u8 sa_best_mtu(bool asked, u8 field);
 u8 sa_best_rate(bool asked, u8 field);
+
+/* sa_service.c */
+uint16_t sa_service_get(struct query *q);
+uint16_t sa_service_set(struct query *q);
+uint16_t sa_service_delete(struct query *q);
+/* Those of a port, or all with a LID of 0. */
+void sa_services_leave(struct sa *sa, uint16_t lid);
 
 /* sa_group.c */
 uint16_t sa_member_get(struct query *q);

@@ -94,21 +94,6 @@ bool sa_life_selected(u8 field)
 	}
 }
 
-/* A component that a request may name: the bit of its mask, and where it lies. */
-struct component {
-	u8 bit, at, len;
-};
-
-static bool matches(const struct query *q, const struct component *c, size_t count,
-		    const u8 *record)
-{
-	for (size_t i = 0; i < count; i++)
-		if (q->mask >> c[i].bit & 1 &&
-		    memcmp(record + c[i].at, q->record + c[i].at, c[i].len))
-			return false;
-	return true;
-}
-
 static void node_record(const struct query *q, u8 *out, uint16_t lid)
 {
 	uint64_t guid = switch_guid(q->sa->fabric, lid);
@@ -129,7 +114,7 @@ static void node_record(const struct query *q, u8 *out, uint16_t lid)
 
 uint16_t sa_nodes(struct query *q)
 {
-	static const struct component components[] = {
+	static const struct sa_component components[] = {
 		{ 0, NODE_LID, 2 }, { 2, NODE_BASE_VERSION, 1 }, { 3, NODE_CLASS_VERSION, 1 },
 		{ 4, NODE_TYPE, 1 }, { 5, NODE_PORTS, 1 }, { 6, NODE_SYSTEM_GUID, 8 },
 		{ 7, NODE_GUID, 8 }, { 8, NODE_PORT_GUID, 8 }, { 9, NODE_PARTITIONS, 2 },
@@ -144,7 +129,7 @@ uint16_t sa_nodes(struct query *q)
 		if (!switch_guid(q->sa->fabric, lid))
 			continue;
 		node_record(q, record, lid);
-		if (!matches(q, components, sizeof(components) / sizeof(*components), record))
+		if (!sa_matches(q, components, SA_COUNT(components), record))
 			continue;
 		out = sa_add_record(q, NODE_SIZE, &status);
 		if (!out)
@@ -186,7 +171,7 @@ static void port_record(u8 *out, uint16_t lid)
 /* Components that are smaller than a byte, from LinkSpeedSupported on, are not compared. */
 uint16_t sa_ports(struct query *q)
 {
-	static const struct component components[] = {
+	static const struct sa_component components[] = {
 		{ 0, PORT_LID, 2 }, { 1, PORT_NUMBER, 1 }, { 3, PORT_INFO, 8 },
 		{ 4, PORT_INFO + INFO_PREFIX, 8 }, { 5, PORT_INFO + INFO_LID, 2 },
 		{ 6, PORT_INFO + INFO_SM_LID, 2 }, { 7, PORT_INFO + INFO_CAPABILITIES, 4 },
@@ -203,7 +188,7 @@ uint16_t sa_ports(struct query *q)
 		if (!switch_guid(q->sa->fabric, lid))
 			continue;
 		port_record(record, lid);
-		if (!matches(q, components, sizeof(components) / sizeof(*components), record))
+		if (!sa_matches(q, components, SA_COUNT(components), record))
 			continue;
 		out = sa_add_record(q, PORT_SIZE, &status);
 		if (!out)

@@ -374,7 +374,7 @@ struct ib_switch *switch_new(struct loop *loop, const struct switch_faults *faul
 
 	if (!s)
 		return NULL;
-	s->sa = sa_new(s);
+	s->sa = sa_new(s, loop);
 	if (!s->sa) {
 		free(s);
 		return NULL;

@@ -50,7 +50,7 @@ static int start(void **state)
 	fake_reset();
 	memset(member, 0, sizeof(member));
 	last = 4;
-	sa = sa_new(NULL);
+	sa = sa_new(NULL, &fake_loop);
 	return !sa;
 }
 

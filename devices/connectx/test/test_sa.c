@@ -376,7 +376,7 @@ static void test_unsupported(void **state)
 		u8 method;
 		uint16_t attr, status;
 	} table[] = {
-		{ MAD_GET, 0x31, 0xc }, { MAD_SET, 0x31, 0xc }, { MAD_SET, 0x35, 0xc },
+		{ MAD_GET, 0x33, 0xc }, { MAD_SET, 0x11, 0xc }, { MAD_SET, 0x35, 0xc },
 		{ MAD_DELETE, 0x35, 0xc }, { 0x13, 0x35, 8 }, { 0x14, 0x3a, 8 },
 		{ 0x7f, 0x35, 8 }, { MAD_GET, 0xffff, 0xc }, { MAD_GET, 0x03, 0xc },
 	};
@@ -458,11 +458,11 @@ static void test_global_request(void **state)
 static void test_random(void **state)
 {
 	static const u8 methods[] = { MAD_GET, MAD_SET, MAD_GET_TABLE, MAD_DELETE };
-	static const u8 attrs[] = { 0x01, 0x03, 0x11, 0x12, 0x35, 0x38 };
+	static const u8 attrs[] = { 0x01, 0x03, 0x11, 0x12, 0x31, 0x35, 0x38 };
 
 	srandom(1);
 	for (int i = 0; i < 20000; i++) {
-		u8 *r = ask(2 + random() % 3, methods[random() % 4], attrs[random() % 6], random());
+		u8 *r = ask(2 + random() % 3, methods[random() % 4], attrs[random() % 7], random());
 
 		for (int k = 0; k < 200; k++)
 			r[k] = random();

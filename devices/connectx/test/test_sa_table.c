@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The records of nodes and ports, and tables of several segments. */
+/* The records of nodes, ports and services, and tables of several segments. */
 #include "sa_world.h"
 
 #define ACK 2
@@ -161,12 +161,95 @@ static void test_ports(void **state)
 	assert_int_equal(get(), SA_REQ_INVALID);
 }
 
+/* A request about the service ID of the port LID. */
+static u8 *service(uint16_t lid, u8 method, uint64_t id, uint32_t lease)
+{
+	u8 *r = ask(lid, method, 0x31, 7 | 1 << 4 | 1 << 6);
+
+	put_be64(r, id);
+	gid(r + 8, GUID(lid));
+	put_be16(r + 24, 0xffff);
+	put_be32(r + 28, lease);
+	strcpy((char *)r + 48, "a service");
+	r[112] = lid;
+	r[175] = id;
+	return r;
+}
+
+static uint32_t services(uint64_t mask, size_t at, u8 value)
+{
+	ask(4, MAD_GET_TABLE, 0x31, mask)[at] = value;
+	assert_int_equal(get(), 0);
+	return (be32_at(answer.payload + 32) - 20) / 176;
+}
+
+static void test_services(void **state)
+{
+	u8 *r;
+
+	service(2, MAD_SET, 7, 0xffffffff)[32] = 9;
+	assert_int_equal(get(), 0);
+	assert_int_equal(be16_at(answer.payload + 44), 22);
+	assert_memory_equal(result(), record(), 176);
+	service(3, MAD_SET, 8, 10);
+	assert_int_equal(get(), 0);
+	/* Again: it is the same one. */
+	service(3, MAD_SET, 8, 20);
+	assert_int_equal(get(), 0);
+
+	/* By ID, name, data; of 8 bits the first, of 64 bits the last. */
+	put_be64(ask(4, MAD_GET, 0x31, 1), 7);
+	assert_int_equal(get(), 0);
+	assert_int_equal(result()[48], 'a');
+	assert_int_equal(result()[32], 0);		/* the key is not told */
+	strcpy((char *)ask(4, MAD_GET, 0x31, 1 << 6) + 48, "a service");
+	assert_int_equal(get(), SA_TOO_MANY_RECORDS);
+	assert_int_equal(services(0, 0, 0), 2);
+	assert_int_equal(services(1 << 7, 112, 3), 1);
+	assert_int_equal(services(1ull << 36, 175, 8), 1);
+	assert_int_equal(services(1ull << 36, 175, 9), 0);
+
+	/* A lease gets shorter and ends. */
+	fake_loop.now += 5500000000ull;
+	put_be64(ask(4, MAD_GET, 0x31, 1), 8);
+	assert_int_equal(get(), 0);
+	assert_int_equal(be32_at(result() + 28), 14);
+	fake_loop.now += 15000000000ull;
+	assert_int_equal(get(), SA_NO_RECORDS);
+	assert_int_equal(services(0, 0, 0), 1);
+
+	/* Of others nobody makes or removes one, and there is an end of them. */
+	gid(service(3, MAD_SET, 9, 10) + 8, GUID(2));
+	assert_int_equal(get(), SA_REQ_DENIED);
+	gid(service(3, MAD_DELETE, 7, 0) + 8, GUID(2));
+	assert_int_equal(get(), SA_REQ_DENIED);
+	r = service(2, MAD_SET, 9, 10);
+	put_be64(request.payload + 48, 3);
+	assert_int_equal(get(), SA_INSUFFICIENT_COMPONENTS);
+	r = service(2, MAD_SET, 9, 10);
+	put_be16(r + 24, 0x8001);
+	assert_int_equal(get(), SA_REQ_INVALID);
+	service(2, MAD_DELETE, 8, 0);
+	assert_int_equal(get(), SA_NO_RECORDS);
+	service(2, MAD_DELETE, 7, 0);
+	assert_int_equal(get(), 0);
+	assert_int_equal(services(0, 0, 0), 0);
+	for (int i = 0; i <= 16; i++) {
+		service(2, MAD_SET, 100 + i, 0xffffffff);
+		assert_int_equal(get(), i < 16 ? 0 : SA_NO_RESOURCES);
+	}
+	service(3, MAD_SET, 8, 0xffffffff);
+	assert_int_equal(get(), 0);
+	sa_port_gone(sa, 2);
+	assert_int_equal(services(0, 0, 0), 1);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, start, stop)
 	const struct CMUnitTest tests[] = {
 		T(test_many_segments), T(test_acknowledgements_get_no_answer), T(test_nodes),
-		T(test_ports),
+		T(test_ports), T(test_services),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

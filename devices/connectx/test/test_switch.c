@@ -15,7 +15,7 @@
 /* A fake administrator: it answers every packet to LID 1 with the PSN plus one. */
 static unsigned int sa_calls, sa_gone;
 
-struct sa *sa_new(struct ib_switch *s)
+struct sa *sa_new(struct ib_switch *s, struct loop *loop)
 {
 	return (struct sa *)s;
 }
