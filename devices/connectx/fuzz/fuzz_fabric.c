@@ -11,6 +11,7 @@
  *
  * The buffers of the streams are smaller, so that an input can fill them.
  */
+#define _GNU_SOURCE		/* as fabric-main.c */
 #include "fabric.h"
 #undef FABRIC_IN
 #undef FABRIC_OUT

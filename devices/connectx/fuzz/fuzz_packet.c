@@ -21,7 +21,7 @@ static void seal(u8 *wire, size_t len)
 	if (len < LRH + (global ? GRH : 0) + BTH + ICRC + VCRC)
 		return;
 	put_le32(wire + len - VCRC - ICRC, icrc_of(wire, len - VCRC - ICRC, global));
-	put_le16(wire + len - VCRC, vcrc_of(wire, len - VCRC));
+	put_le16(wire + len - VCRC, packet_vcrc(wire, len - VCRC));
 }
 
 /* The length that the headers should say. */

@@ -141,6 +141,7 @@ static void forget_the_harmless(struct hca *hca)
 	memset(hca->cmd.unknown, 0, sizeof(hca->cmd.unknown));
 	memset(hca->pages, 0, sizeof(hca->pages));
 	hca->port.unknown_reg = 0;
+	memset(&hca->stats, 0, sizeof(hca->stats));
 }
 
 static void make(struct world *w)
