@@ -47,6 +47,12 @@ CONCURRENT = re.compile(r"access/(cut|data|windows)|interface/(fuzz|lifetime)|lo
 RUNS_ON = {"base": lambda name: not FAULTS.fullmatch(name), "debug": DEBUG.fullmatch,
            "kcsan": CONCURRENT.fullmatch}
 
+# What "make check" leaves out without FULL=1, to stay short: on the ConnectX model what
+# takes minutes and runs on Soft-RoCE too, and the modules of rdma-core's suite that an
+# InfiniBand ConnectX-4 skips as a whole.
+LONG = re.compile(r"connectx/(load/.*|programs/perftest|rdma-core/test_mlx5_(crypto|"
+                  r"cuda_umem|dr|flow|lag_affinity|ooo_qp|pp|sched|var|vfio))")
+
 
 def runs_on(program, kernel):
     """Whether the program runs on this kernel."""

@@ -15,7 +15,7 @@ import difflib
 import re
 
 from mrfd import programs
-from mrfd.programs import RUNS_ON, runs_on
+from mrfd.programs import LONG, RUNS_ON, runs_on
 
 
 class NoMatch(Exception):
@@ -110,8 +110,11 @@ def select(pattern, kernel):
     raise NoMatch(text + "\n(scripts/check --list names the programs)")
 
 
-def select_any(patterns, kernel):
-    """What one or more of the patterns select, each program once; all without a pattern."""
+def select_any(patterns, kernel, full=True):
+    """What one or more of the patterns select, each program once; without a pattern all, or
+    all but the long ones."""
+    if not any(patterns) and not full:
+        return [p for p in select("", kernel) if not LONG.fullmatch(p.title)]
     chosen = {}
     for pattern in patterns or [""]:
         for program in select(pattern, kernel):

@@ -3,6 +3,7 @@
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -96,6 +97,14 @@ class Patterns(unittest.TestCase):
                          [p.title for p in selection.select("", "base")])
         with self.assertRaises(selection.NoMatch):
             selection.select_any(["kunit", "typo"], "base")
+
+    @mock.patch.object(selection, "LONG", re.compile("rxe/load/.*"))
+    def test_what_takes_long_is_left_out_unless_it_is_asked_for(self):
+        for patterns, full, found in (([], False, False), ([], True, True),
+                                      (["load/"], False, True), ([""], False, False)):
+            titles = [p.title for p in selection.select_any(patterns, "base", full)]
+            self.assertEqual("rxe/load/stress" in titles, found)
+            self.assertEqual("rxe/access/data" in titles, not any(patterns))
 
     def test_a_program_of_another_kernel_is_named(self):
         with self.assertRaisesRegex(selection.NoMatch, "not run on the base kernel, but on: debug"):
