@@ -36,7 +36,7 @@ LIMITS = (("queue pairs", "HCA_LOG_QPS", "power"), ("completion queues", "HCA_LO
           ("entries of a work queue", "HCA_LOG_MAX_WQ", "power"),
           ("entries of a CQ", "HCA_LOG_MAX_CQ", "power"),
           ("entries of an EQ", "HCA_LOG_MAX_EQ", "power"),
-          ("bytes of a WQE", "MAX_WQE_BYTES", "number"),
+          ("bytes of a send WQE", "SEND_WQE_BYTES", "number"),
           ("multicast groups", "HCA_LOG_MCGS", "power"),
           ("QPs in a multicast group", "HCA_MCG_QPS", "number"),
           ("device memory", "HCA_MEMIC_SIZE", "bytes"),
