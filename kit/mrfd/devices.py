@@ -43,13 +43,15 @@ RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
 # copies them to the address in the work request.  That is no address of the process where
 # memory has an iova of its own, as ours of dma-bufs has.
 #
+# Not on the debug kernel: the DMA-API checker complains of two MRs of one page there.
+#
 # By default the driver makes 3000 mkeys in the background, and destroys them at power-off:
 # 20 seconds.  With profile 0 it makes none in advance.
 CONNECTX = Device("connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
                   "reg_mr_fd memfd on-demand atomics window-type-1 window-type-2 rdma-cm",
                   setup="/mrfd/kit/guest/ipoib ib0", netdev="ib0", address="10.1.0.1",
                   qemu=("connectx",), append="mlx5_core.prof_sel=0", needs=("connectx",),
-                  vendor="mlx5", kernels=("base", "debug", "stock"),
+                  vendor="mlx5", kernels=("base", "stock"),
                   settings=(("MLX5_SCATTER_TO_CQE", "0"),))
 
 DEVICES = [RXE, CONNECTX]
