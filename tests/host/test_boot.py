@@ -232,11 +232,13 @@ class Network(unittest.TestCase):
             echo InfiniBand >link_layer; echo '4: ACTIVE' >state; echo 0x0 >lid
             {machine.GUEST}/ready && exit 9
             echo 0x1 >lid
+            MRFD_NETDEV=lo {machine.GUEST}/ready && exit 9
             {machine.GUEST}/ready""")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.decode().splitlines(), [
             "guest-net: ib0 is not ready after 5 s: state none, GIDs none",
-            "guest-net: ib0 is not ready after 5 s: state 4: ACTIVE, LID 0x0"])
+            "guest-net: ib0 is not ready after 5 s: state 4: ACTIVE, LID 0x0",
+            "guest-net: ib0 is not ready after 5 s: state 4: ACTIVE, LID 0x1, IPoIB unknown"])
 
 
 class Trouble(unittest.TestCase):
