@@ -228,7 +228,8 @@ class Report(unittest.TestCase):
                            for side in ("stock", "library", "ours")}) as (_, words, _):
             self.assertIn("No scoreboard yet", words)
         with self.made_of({f"scoreboard/{side}.jsonl": left
-                           for side, *_ in scoreboard.SIDES}) as (_, words, _):
+                           for sides in scoreboard.SIDES.values()
+                           for side, *_ in sides}) as (_, words, _):
             for text in "no <XRC> here", "it broke", ": said", "1 skipped and 2 failed":
                 self.assertEqual(words.count(text), 2)  # of ours on each device
 
