@@ -38,6 +38,8 @@ static uint32_t uar, eqn, cqn, pd, mkey, qpn[2], next_page = 1;
 static uint32_t cq_at, qp_at[2];	/* where the rings lie in it */
 static uint32_t cq_index;		/* of the next CQE */
 static u8 in[0x10000], out[0x400];
+static struct work stop;
+static unsigned int turns;		/* before it runs */
 
 static void must(bool good, const char *what)
 {
@@ -291,6 +293,23 @@ static void model_down(void)
 	loop_free(loop);
 	dma_unmap_all(&dma);
 	munmap(memory, MEMORY);
+}
+
+/* Works that find nothing to do are not queued: a few times round is enough for a packet. */
+static void stop_later(struct work *w)
+{
+	if (turns--)
+		loop_work(loop, w);
+	else
+		loop_stop(loop);
+}
+
+static void run_turns(unsigned int n)
+{
+	turns = n;
+	work_init(&stop, stop_later);
+	loop_work(loop, &stop);
+	loop_run(loop);
 }
 
 #endif

@@ -11,8 +11,6 @@
 #define EXPRESS_CONTROL (0x60 + PCI_EXP_DEVCTL)
 
 static struct function function;
-static struct work stop;
-static unsigned int turns;
 
 static void config(uint64_t offset, uint16_t value)
 {
@@ -34,22 +32,6 @@ static int down(void **state)
 	return 0;
 }
 
-static void stop_later(struct work *w)
-{
-	if (turns--)
-		loop_work(loop, w);
-	else
-		loop_stop(loop);
-}
-
-static void run_turns(unsigned int n)
-{
-	turns = n;
-	work_init(&stop, stop_later);
-	loop_work(loop, &stop);
-	loop_run(loop);
-}
-
 /* Writes, reads and sends of 1 MiB from each end to the other one. */
 static void start_traffic(void)
 {
@@ -69,6 +51,17 @@ static void start_traffic(void)
 	}
 }
 
+/* A new device, after N turns of traffic; up() made the first. */
+static void traffic_under_way(unsigned int n)
+{
+	if (n) {
+		down(NULL);
+		up(NULL);
+	}
+	start_traffic();
+	run_turns(n);
+}
+
 static uint32_t read_bar(uint64_t offset)
 {
 	u8 data[4];
@@ -84,12 +77,7 @@ static void without_bus_mastering_no_memory_changes(void **state)
 
 	assert_non_null(before);
 	for (unsigned int n = 0; n < 16; n++) {
-		if (n) {
-			down(NULL);
-			up(NULL);
-		}
-		start_traffic();
-		run_turns(n);
+		traffic_under_way(n);
 		if (n % 2)
 			config(PCI_COMMAND, PCI_COMMAND_MEMORY);
 		else
@@ -138,12 +126,7 @@ static void without_memory_space_the_bar_is_ones(void **state)
 static void a_level_reset_takes_all(void **state)
 {
 	for (unsigned int n = 0; n < 16; n++) {
-		if (n) {
-			down(NULL);
-			up(NULL);
-		}
-		start_traffic();
-		run_turns(n);
+		traffic_under_way(n);
 		if (n % 2)
 			config(EXPRESS_CONTROL, PCI_EXP_DEVCTL_BCR_FLR);
 		else
@@ -163,12 +146,7 @@ static void a_card_that_has_left_answers_nothing(void **state)
 
 	assert_non_null(before);
 	for (unsigned int n = 0; n < 16; n++) {
-		if (n) {
-			down(NULL);
-			up(NULL);
-		}
-		start_traffic();
-		run_turns(n);
+		traffic_under_way(n);
 		function_leave(&function);
 		assert_int_equal(hca->memory, 0);
 		memcpy(before, memory, MEMORY);

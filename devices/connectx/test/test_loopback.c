@@ -25,26 +25,6 @@ static void two_qps(unsigned int st)
 		connect_qp(end);
 }
 
-static struct work stop;
-static unsigned int turns;
-
-/* Works that find nothing to do are not queued: a few times round is enough for a packet. */
-static void stop_later(struct work *w)
-{
-	if (turns--)
-		loop_work(loop, w);
-	else
-		loop_stop(loop);
-}
-
-static void run_turns(unsigned int n)
-{
-	turns = n;
-	work_init(&stop, stop_later);
-	loop_work(loop, &stop);
-	loop_run(loop);
-}
-
 static void expect_cqe(u8 opcode, uint32_t qp, u8 syndrome)
 {
 	const u8 *cqe = next_cqe();
