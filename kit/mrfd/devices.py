@@ -51,7 +51,8 @@ RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
 # By default the driver makes 6120 mkeys in the background, and destroys them one by one
 # at power-off.  With profile 0 it makes none in advance.
 CONNECTX = Device("connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
-                  "reg_mr_fd memfd on-demand atomics window-type-1 window-type-2 rdma-cm",
+                  "reg_mr_fd memfd on-demand atomics window-type-1 window-type-2 rdma-cm "
+                  "mlx5-queues follows-moves",
                   setup="/mrfd/kit/guest/ipoib ib0", netdev="ib0", address="10.1.0.1",
                   qemu=("connectx",), append="mlx5_core.prof_sel=0", needs=("connectx",),
                   vendor="mlx5", kernels=("base", "debug", "stock"),

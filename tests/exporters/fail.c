@@ -10,6 +10,7 @@
 
 FIXTURE_SETUP(odd)
 {
+	need("vmap");
 	odd_open(self, 0);
 }
 

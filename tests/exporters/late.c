@@ -14,6 +14,7 @@
 
 FIXTURE_SETUP(odd)
 {
+	need("vmap");
 	odd_open(self, 0);
 }
 

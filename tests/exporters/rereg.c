@@ -16,6 +16,7 @@
 
 FIXTURE_SETUP(odd)
 {
+	need("vmap");
 	odd_open(self, 0);
 }
 

@@ -37,7 +37,6 @@ FIXTURE(odd)
 
 static inline void odd_open(FIXTURE_DATA(odd) *self, uint32_t flags)
 {
-	need("vmap");
 	self->ctx = device_open();
 	pair_open(&self->pair, self->ctx, NULL);
 	memory_open(&self->vgem, VGEM, SIZE);

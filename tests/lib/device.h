@@ -36,6 +36,9 @@
  *			middle, and not with one that begins a response
  *	rxe-queues	its work queues are those of <rdma/rdma_user_rxe.h>, in memory
  *			that the process writes
+ *	mlx5-queues	its work queues are those of <infiniband/mlx5dv.h>
+ *	follows-moves	an MR of a dma-buf does not hold it in place: when the buffer has moved,
+ *			packets go to where it is then
  *
  * interface/device compares the words with what the device reports.
  */

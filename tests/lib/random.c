@@ -43,3 +43,11 @@ uint32_t random_below(uint64_t *state, uint32_t n)
 {
 	return (random_next(state) >> 32) % n;
 }
+
+uint32_t random_odd_word(uint64_t *state)
+{
+	static const uint32_t odd[] = { 0, 1, 2, 3, 8, 16, 0x40, 0x1000, 0x8000000, 0x7fffffff,
+					0x80000000, 0xffffffff };
+
+	return random_below(state, 3) ? odd[random_below(state, 12)] : random_next(state);
+}

@@ -14,5 +14,7 @@ uint64_t random_seed(void);
 uint64_t random_begin(uint64_t seed, uint32_t nr);
 uint64_t random_next(uint64_t *state);
 uint32_t random_below(uint64_t *state, uint32_t n);
+/* A word that a check may get wrong: one near a limit, or any. */
+uint32_t random_odd_word(uint64_t *state);
 
 #endif

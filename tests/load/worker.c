@@ -93,7 +93,7 @@ wrong(struct thread *t, const char *fmt, ...)
 /* A buffer of the test exporter, as I/O memory or with a fence to wait for. */
 static void test_memory_open(struct thread *t, struct memory *m)
 {
-	test_exporter_open(m, SIZE, below(t, 2) ? DMABUF_TEST_IOMEM : 0);
+	test_exporter_open(m, SIZE, device_can("vmap") && below(t, 2) ? DMABUF_TEST_IOMEM : 0);
 	if (below(t, 2))
 		add_fence(m->fd, KERNEL, 1 + below(t, 20));
 	fill(m->cpu, SIZE, below(t, 1000));
@@ -154,7 +154,7 @@ static void same(struct thread *t, const uint8_t *a, const uint8_t *b, size_t n,
 static void own_reg(struct thread *t, struct own *own)
 {
 	any_memory_open(t, &own->at);
-	own->mr = memory_reg(&own->at, t->w->pd[0], ALL_ACCESS);
+	own->mr = memory_reg(&own->at, t->w->pd[0], memory_rights(&own->at));
 	if (below(t, 2))
 		memory_close_fd(&own->at);	/* the MR does not need it */
 	count(t, REGISTERED);
@@ -275,7 +275,8 @@ static void dereg_own(struct thread *t, struct own *own)
 	mr_close(own->mr);
 	count(t, DEREGISTERED);
 	own->mr = &dead;
-	refused(t, own, "write by a key that is dead");
+	if (device_can("new-keys"))
+		refused(t, own, "write by a key that is dead");
 	own->mr = NULL;
 	memory_close(&own->at);
 	own_reg(t, own);
@@ -295,9 +296,12 @@ static void tell(struct thread *t, uint32_t rkey, uint64_t iova)
 
 static void shared_begin(struct thread *t, struct shared *s)
 {
+	int which;
+
 	for (int i = 0; i < 2; i++)
 		any_memory_open(t, &s->at[i]);
-	s->mr = memory_reg(&s->at[below(t, 2)], t->w->pd[0], ALL_ACCESS);
+	which = below(t, 2);
+	s->mr = memory_reg(&s->at[which], t->w->pd[0], memory_rights(&s->at[which]));
 	__atomic_store_n(&s->rkey, s->mr->rkey, __ATOMIC_RELAXED);
 	tell(t, s->mr->rkey, s->at[0].iova);
 }
@@ -314,7 +318,7 @@ static void change_shared(struct thread *t, struct shared *s)
 	int to = below(t, 2), flags = 1 + below(t, CHANGE_ALL);
 	int access = below(t, 2) ? ALL_ACCESS : ALL_ACCESS & ~REMOTE_READ;
 
-	if (below(t, 4)) {
+	if (device_can("rereg_mr_fd") && below(t, 4)) {
 		/*
 		 * Several threads may come here at once.  The kernel lets one of
 		 * them reregister the MR.  For the others the MR is busy.
@@ -339,13 +343,20 @@ static void use_shared(struct thread *t, struct shared *s)
 	enum ibv_wr_opcode opcode = opcodes[below(t, 3)];
 	uint64_t iova = s->at[below(t, 2)].iova;	/* the MR may be on the other one */
 	uint32_t rkey = __atomic_load_n(&s->rkey, __ATOMIC_RELAXED);
+	bool wait = !device_can("new-keys");	/* the key may be that of an own MR by now */
 	enum ibv_wc_status status;
 
+	if (wait) {
+		pthread_rwlock_rdlock(&s->lock);
+		rkey = s->rkey;
+	}
 	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
 		status = atomic_op(&t->pair, opcode, t->scratch_mr, iova, rkey, 1, 0);
 	else
 		status = rdma_op(&t->pair, opcode, t->scratch_mr, (uintptr_t)t->scratch.cpu, SIZE,
 				 iova, rkey);
+	if (wait)
+		pthread_rwlock_unlock(&s->lock);
 	count(t, SHARED_USED);
 	if (status) {
 		count(t, SHARED_FAILED);
@@ -435,7 +446,7 @@ static void do_something(struct thread *t)
 	struct shared *s = &t->w->shared[below(t, SHARED)];
 	uint32_t what = below(t, 100);
 
-	if (what < 27)
+	if (what < 27 || (what < 42 && !device_can("rereg_mr_fd")))
 		use_own(t, own);
 	else if (what < 42)
 		rereg_own(t, own);
@@ -445,9 +456,9 @@ static void do_something(struct thread *t)
 		use_shared(t, s);
 	else if (what < 80)
 		change_shared(t, s);
-	else if (what < 86)
+	else if (what < 86 && device_can("new-keys"))
 		try_foreign(t);
-	else if (what < 93)
+	else if (what < 93 && (own->at.kind == HOST || device_can("native")))
 		use_window(t, own);
 	else
 		fork_one(t);

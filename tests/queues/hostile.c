@@ -238,14 +238,6 @@ struct scribbler {
 	unsigned long words;
 };
 
-static uint32_t odd_word(uint64_t *random)
-{
-	static const uint32_t odd[] = { 0, 1, 2, 3, 8, 64, 0x40, 0x1000, 0x8000000, 0x7fffffff,
-					0x80000000, 0xffffffff };
-
-	return random_below(random, 3) ? odd[random_below(random, 12)] : random_next(random);
-}
-
 static void *scribble(void *arg)
 {
 	struct scribbler *s = arg;
@@ -258,9 +250,9 @@ static void *scribble(void *arg)
 		/* The indices rarely: what follows from them takes long. */
 		if (random_below(&s->random, 1000))
 			word[head + random_below(&s->random, words - head)] =
-				odd_word(&s->random);
+				random_odd_word(&s->random);
 		else
-			m->buf->producer_index = odd_word(&s->random);
+			m->buf->producer_index = random_odd_word(&s->random);
 		s->words++;
 	}
 	return NULL;

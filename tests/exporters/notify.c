@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * An exporter moves a buffer or takes its memory away, and the device follows: its driver
+ * is told (move_notify), makes the keys of the buffer invalid, and the page fault of the
+ * next access maps the memory that the buffer has then.  The MR does not hold the buffer.
+ *
+ * In 6.12 mlx5_ib makes the queue of page faults with the first MR for on-demand paging, and
+ * not with one of a dma-buf, so the setup registers one.
+ */
+#include "exporters/test_buffer.h"
+#include "lib/random.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define RACE_SECONDS 3
+
+static struct ibv_mr *paged;
+
+FIXTURE_SETUP(odd)
+{
+	need("follows-moves");
+	need("on-demand");
+	odd_open(self, 0);
+	paged = must(ibv_reg_mr(self->pair.pd, self->host.cpu, SIZE,
+				IBV_ACCESS_ON_DEMAND | IBV_ACCESS_LOCAL_WRITE));
+}
+
+FIXTURE_TEARDOWN(odd)
+{
+	mr_close(paged);
+	EXPECT_TRUE(odd_close(self));
+}
+
+TEST_F(odd, is_not_held_by_a_region)
+{
+	struct ibv_mr *mr = must(reg(self, RWA));
+
+	ASSERT_TRUE(rdma_write(self, mr, 1));
+	ASSERT_EQ(0, query(self->buf.fd).pins);
+	ASSERT_EQ(0, query(self->buf.fd).vmaps);
+	ASSERT_EQ(1, query(self->buf.fd).attachments);
+	mr_close(mr);
+	ASSERT_EQ(0, query(self->buf.fd).attachments);
+}
+
+TEST_F(odd, is_followed_when_it_moves)
+{
+	struct ibv_mr *mr = must(reg(self, RWA));
+
+	for (int i = 0; i < 10; i++) {
+		ASSERT_TRUE(rdma_write(self, mr, i));
+		ASSERT_EQ(0, move(self->buf.fd, 0));
+		ASSERT_TRUE(filled(self->buf.cpu, SIZE, i, "buffer"));
+		ASSERT_TRUE(rdma_reads(self, mr, i));
+	}
+	ASSERT_EQ(10, query(self->buf.fd).moves);
+	mr_close(mr);
+}
+
+/* The pages have their bytes when the fence of the move has signaled, and not before. */
+TEST_F(odd, is_not_read_before_its_move_is_done)
+{
+	struct ibv_mr *mr = must(reg(self, RWA));
+
+	ASSERT_TRUE(rdma_write(self, mr, 1));
+	ASSERT_EQ(0, move(self->buf.fd, 300));
+	ASSERT_TRUE(rdma_reads(self, mr, 1));
+	mr_close(mr);
+}
+
+TEST_F(odd, that_has_no_memory_any_more_cannot_be_reached)
+{
+	struct ibv_mr *mr = must(reg(self, RWA));
+
+	ASSERT_TRUE(rdma_write(self, mr, 1));
+	take_memory(self->buf.fd);
+	ASSERT_EQ(0, query(self->buf.fd).pages);
+	ASSERT_FALSE(rdma_write(self, mr, 2));
+	mr_close(mr);
+}
+
+struct mover {
+	atomic_bool over;
+	int fd;
+	uint64_t random;
+	long moved, odd;
+};
+
+static void *keep_moving(void *arg)
+{
+	struct mover *m = arg;
+
+	while (!m->over) {
+		int err = move(m->fd, random_below(&m->random, 3) ? 0 : 10);
+
+		m->moved += !err;
+		m->odd += err && err != EBUSY; /* EBUSY: the last move is not done */
+		usleep(random_below(&m->random, 20000));
+	}
+	return NULL;
+}
+
+TEST_F_TIMEOUT(odd, keeps_its_bytes_if_it_moves_under_traffic, 60)
+{
+	struct mover m = { .fd = self->buf.fd, .random = random_begin(random_seed(), 0) };
+	struct ibv_mr *mr = must(reg(self, RWA));
+	pthread_t thread;
+	long rounds = 0;
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, keep_moving, &m));
+	for (double end = now() + RACE_SECONDS; now() < end || rounds < 10; rounds++) {
+		ASSERT_TRUE(rdma_write(self, mr, rounds));
+		ASSERT_TRUE(rdma_reads(self, mr, rounds));
+	}
+	m.over = true;
+	pthread_join(thread, NULL);
+	TH_LOG("%ld rounds, %ld moves", rounds, m.moved);
+	ASSERT_LT(0, m.moved);
+	ASSERT_EQ(0, m.odd);
+	signal_fences(self->buf.fd);
+	ASSERT_TRUE(rdma_reads(self, mr, rounds - 1));
+	ASSERT_TRUE(filled(self->buf.cpu, SIZE, rounds - 1, "buffer"));
+	mr_close(mr);
+}
+
+TEST_HARNESS_MAIN
