@@ -14,8 +14,8 @@
 
 #define PACKET_MTU 4096
 #define PACKET_VCRC 2
-/* LRH 8, GRH 40, BTH 12, extended headers up to 32, payload, ICRC 4, VCRC 2. */
-#define PACKET_WIRE_MAX (8 + 40 + 12 + 32 + PACKET_MTU + 4 + 2)
+/* LRH 8, GRH 40, BTH 12, extended headers up to 44, payload, ICRC 4, VCRC 2. */
+#define PACKET_WIRE_MAX (8 + 40 + 12 + 44 + PACKET_MTU + 4 + 2)
 
 /* The operation, the low five bits of a BTH opcode. */
 enum ib_op {
@@ -27,12 +27,13 @@ enum ib_op {
 	IB_READ_RESP_LAST = 0x0f, IB_READ_RESP_ONLY = 0x10, IB_ACK = 0x11,
 	IB_ATOMIC_ACK = 0x12, IB_COMPARE_SWAP = 0x13, IB_FETCH_ADD = 0x14,
 	IB_SEND_LAST_INV = 0x16, IB_SEND_ONLY_INV = 0x17,
+	IB_DC_CLOSE = 0x18,		/* DC only: the initiator has all answers, and leaves */
 	/* RC of this device only, as ConnectX does masked atomics: a vendor's opcodes. */
 	IB_MASKED_COMPARE_SWAP = 0x1e, IB_MASKED_FETCH_ADD = 0x1f,
 };
 
-/* The transport, the high three bits. */
-enum ib_transport { IB_RC = 0, IB_UC = 1, IB_RD = 2, IB_UD = 3, IB_XRC = 5 };
+/* The transport, the high three bits.  IBA leaves 6 to manufacturers: DC, see packet.c. */
+enum ib_transport { IB_RC = 0, IB_UC = 1, IB_RD = 2, IB_UD = 3, IB_XRC = 5, IB_DC = 6 };
 
 /* Which headers and payload an opcode has. */
 enum {
@@ -40,7 +41,7 @@ enum {
 	OP_DETH = 1 << 5, OP_RETH = 1 << 6, OP_ATOMIC = 1 << 7, OP_AETH = 1 << 8,
 	OP_ATOMIC_ACK = 1 << 9, OP_IMM = 1 << 10, OP_INV = 1 << 11, OP_PAYLOAD = 1 << 12,
 	OP_XRC = 1 << 13, OP_RECV = 1 << 14 /* takes a receive WQE, at its end for a write */,
-	OP_MASKED = 1 << 15, OP_VALID = 1 << 16,
+	OP_MASKED = 1 << 15, OP_VALID = 1 << 16, OP_DC = 1 << 17,
 };
 
 /* 0 for an opcode that does not exist. */
@@ -63,7 +64,9 @@ struct packet {
 	uint32_t dqpn, psn;
 	/* Extended headers, by opcode */
 	uint32_t srqn;			/* XRCETH */
-	uint32_t qkey, sqpn;		/* DETH */
+	uint32_t qkey, sqpn;		/* DETH; the QP number in DCETH too */
+	uint64_t dc_key, dc_connection;	/* DCETH */
+	uint32_t dc_first;		/* the PSN with which the connection began */
 	uint64_t va;			/* RETH, AtomicETH */
 	uint32_t rkey, dma_length;
 	uint64_t swap, compare;		/* add is in swap */

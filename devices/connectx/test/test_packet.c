@@ -125,6 +125,12 @@ static void fill(struct packet *p, u8 opcode, bool global, uint32_t length)
 		p->qkey = 0x80010000;
 		p->sqpn = 0x2468ac;
 	}
+	if (op & OP_DC) {
+		p->dc_key = 0xa1a2a3a4a5a6a7a8;
+		p->sqpn = 0x112233;
+		p->dc_first = 0x445566;
+		p->dc_connection = 0xb1b2b3b4b5b6b7b8;
+	}
 	if (op & (OP_RETH | OP_ATOMIC)) {
 		p->va = 0x0123456789abcdef;
 		p->rkey = 0xfeedbeef;
@@ -184,8 +190,8 @@ static void test_round_trip(void **state)
 			assert_memory_equal(in.payload, out.payload, in.length);
 		}
 	}
-	/* RC and XRC 25 each, UC 12, UD 2 */
-	assert_int_equal(known, 64);
+	/* RC and XRC 25 each, DC 26, UC 12, UD 2 */
+	assert_int_equal(known, 90);
 }
 
 static void test_bytes(void **state)
@@ -203,6 +209,31 @@ static void test_bytes(void **state)
 	fill(&p, IB_WRITE_ONLY, false, 5);
 	assert_int_equal(packet_write(&p, wire), sizeof(head) + 6);
 	assert_memory_equal(wire, head, sizeof(head));
+}
+
+/* The layout that packet.c describes: DCETH before all other extended headers. */
+static void test_dc_bytes(void **state)
+{
+	static const u8 head[] = {
+		0xca, 0xf0, 0x87, 0x65, 0x00, 0xab, 0xcd, 0xef, 0x80, 0x98, 0x76, 0x54,
+		0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8,	/* DCETH: key */
+		0x00, 0x11, 0x22, 0x33, 0x00, 0x44, 0x55, 0x66,	/* QP, first PSN */
+		0xb1, 0xb2, 0xb3, 0xb4, 0xb5, 0xb6, 0xb7, 0xb8,	/* connection */
+		0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef,	/* RETH */
+	};
+	static struct packet p;
+	u8 wire[PACKET_WIRE_MAX];
+
+	fill(&p, IB_DC << 5 | IB_WRITE_ONLY, false, 5);
+	assert_int_equal(packet_write(&p, wire), 8 + 12 + 24 + 16 + 8 + 6);
+	assert_memory_equal(wire + 8, head, sizeof(head));
+	fill(&p, IB_DC << 5 | IB_DC_CLOSE, false, 5);
+	assert_int_equal(packet_write(&p, wire), 8 + 12 + 24 + 6);
+	fill(&p, IB_DC << 5 | IB_ACK, false, 0);
+	assert_int_equal(packet_write(&p, wire), 8 + 12 + 4 + 6);
+	/* The longest packet that there is. */
+	fill(&p, IB_DC << 5 | IB_WRITE_ONLY_IMM, true, PACKET_MTU);
+	assert_int_equal(packet_write(&p, wire), PACKET_WIRE_MAX);
 }
 
 static void test_grh_bytes(void **state)
@@ -241,7 +272,10 @@ static void test_ops(void **state)
 		{ 0x64, OP_VALID | OP_REQUEST | OP_ONLY | OP_DETH | OP_RECV | OP_PAYLOAD },
 		{ 0xa6, OP_VALID | OP_REQUEST | OP_FIRST | OP_RETH | OP_XRC | OP_PAYLOAD },
 		{ 0xb1, OP_VALID | OP_ONLY | OP_AETH },
-		{ 0x15, 0 }, { 0x18, 0 }, { 0x2c, 0 }, { 0x31, 0 }, { 0x37, 0 }, { 0x40, 0 },
+		{ 0xc6, OP_VALID | OP_REQUEST | OP_FIRST | OP_RETH | OP_DC | OP_PAYLOAD },
+		{ 0xd1, OP_VALID | OP_ONLY | OP_AETH },
+		{ 0xd8, OP_VALID | OP_REQUEST | OP_ONLY | OP_DC },
+		{ 0x15, 0 }, { 0x18, 0 }, { 0xb8, 0 }, { 0x2c, 0 }, { 0x31, 0 }, { 0x37, 0 }, { 0x40, 0 },
 		{ 0x60, 0 }, { 0x81, 0 }, { 0xe0, 0 },
 	};
 
@@ -514,6 +548,7 @@ int main(void)
 		cmocka_unit_test(test_vcrc),
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_dc_bytes),
 		cmocka_unit_test(test_grh_bytes),
 		cmocka_unit_test(test_ops),
 		cmocka_unit_test(test_truncated),
