@@ -50,7 +50,7 @@ enum delivery {
 
 static const struct cmd_op *const tables[] = {
 	hca_ops, caps_ops, port_ops, eq_ops, cq_ops, srq_ops, qp_ops, mkey_ops, odp_ops,
-	memic_ops, mcg_ops, devx_ops,
+	memic_ops, mcg_ops, devx_ops, dct_ops,
 };
 
 static const struct cmd_op *find_op(uint16_t op)

@@ -70,7 +70,7 @@ struct cmd_op {
 
 /* The table of each file, ended by an entry without a name. */
 extern const struct cmd_op hca_ops[], caps_ops[], port_ops[], eq_ops[], cq_ops[], srq_ops[],
-	qp_ops[], mkey_ops[], odp_ops[], memic_ops[], mcg_ops[], devx_ops[];
+	qp_ops[], mkey_ops[], odp_ops[], memic_ops[], mcg_ops[], devx_ops[], dct_ops[];
 
 /* What follows the fixed part of the input (a pas list): a pointer and the bytes. */
 static inline const void *cmd_tail(const struct cmd *c, size_t fixed, size_t *len)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The responses to what an RC or XRC requester sent (IBA 9.7.5): acknowledgements, NAKs,
+ * The responses to what an RC, XRC or DC requester sent (IBA 9.7.5): acknowledgements, NAKs,
  * the data of reads and the results of atomics; and the timers that notice their absence.
  *
  * Only a PSN from acked_psn up to sent_psn is looked at, all else is old or was made up.
@@ -299,6 +299,7 @@ static void retry_expired(struct timer *t)
 	if (!qp_can_send(qp))
 		return;
 	if (!in_flight(r)) {
+		dci_close(qp);		/* idle since the last answer */
 		requester_run(qp);	/* it may have waited for memory */
 		return;
 	}

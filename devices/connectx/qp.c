@@ -30,6 +30,9 @@ void qp_event(struct qp *qp, unsigned int type)
 	/* struct mlx5_eqe_qp_srq: the type of queue in byte 20 (0 is a QP), its number in 24. */
 	u8 data[28] = { 0 };
 
+	/* Its half-connections fail one by one, and the DCT goes on. */
+	if (qp->service == QP_DCT)
+		return;
 	put_be32(data + 24, qp->number);
 	trace("qp %#x: event %#x", qp->number, type);
 	event_send(qp->hca, type, 0, data, sizeof(data));
@@ -199,8 +202,7 @@ static void stop_sends(struct qp *qp)
 	r->sent_psn = sent_psn;
 }
 
-/* The message that was arriving. */
-static void stop_receives(struct qp *qp)
+void qp_stop_receives(struct qp *qp)
 {
 	static const struct recv_completion flushed = {
 		.syndrome = MLX5_CQE_SYNDROME_WR_FLUSH_ERR,
@@ -279,7 +281,7 @@ static void flush_turn(struct work *w)
 	stop_sends(qp);
 	sends = flush_sends(qp);
 	if (qp->state == QPS_ERR) {
-		stop_receives(qp);
+		qp_stop_receives(qp);
 		receives = flush_receives(qp);
 	}
 	if (sends == FLUSH_TURN || receives == FLUSH_TURN)
@@ -362,6 +364,7 @@ void qp_stop(struct qp *qp)
 	qp->req.producer = qp->req.consumer = 0;
 	qp->resp.taken = 0;
 	qp->comm_est = qp->sq_stopped = qp->rq_stopped = qp->last_wqe = false;
+	qp->dc.open = false;
 }
 
 void qp_free(struct qp *qp)
@@ -369,6 +372,8 @@ void qp_free(struct qp *qp)
 	struct hca *hca = qp->hca;
 
 	qp_stop(qp);
+	if (qp->dct)
+		dct_free(qp);
 	mcg_detach_all(qp);
 	for (unsigned int i = 0; i < 2; i++)
 		if (hca->special[i] == qp)

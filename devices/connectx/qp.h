@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Queue pairs: their commands (qp_cmd.c), states (qp_modify.c) and queues (qp.c), and what
- * the transport keeps for each.
+ * the transport keeps for each.  A DC target (dct.h) is one of them, with commands of its own.
  *
  * The requester (requester.c) takes WQEs off the send queue, turns them into packets
  * within a window, and completes them when they are acknowledged; on a timeout or a
  * sequence NAK it goes back to the oldest unacknowledged packet.  The responder
- * (responder.c) executes the requests of RC, UC and XRC; datagram.c does both sides of UD.
+ * (responder.c) executes the requests of RC, UC, XRC and DC; datagram.c does both sides of UD.
  *
  * Each side works in turns of the loop.  State changes when a packet was executed: one that
  * meets an absent page is executed again from its beginning, later.
@@ -23,6 +23,8 @@
 #define QP_UNACKED 128		/* WQEs that are sent and not complete, at most */
 #define QP_WINDOW 128		/* packets that are sent and not acknowledged, at most */
 #define QP_READS 16		/* reads and atomics in flight, at most: 1 << log_max_ra_* */
+#define QP_SCATTER 32		/* bytes of a message that may lie in the CQE */
+#define QP_PKEYS 128u		/* of the port's table */
 
 /* As in the QPC.  SQD is not there, because the driver has no command that leads to it. */
 enum qp_state {
@@ -102,6 +104,14 @@ struct responder {
 	struct work work;
 };
 
+/* Of a DC initiator: the connection that it has, or had last (dci.c). */
+struct dc_connection {
+	struct wqe_av target;
+	uint64_t number;
+	uint32_t first;			/* its PSN */
+	bool open;
+};
+
 struct qp {
 	struct hca *hca;
 	uint32_t number;
@@ -129,6 +139,8 @@ struct qp {
 	struct responder resp;
 	struct odp_wait *fault[2];
 	struct list mcgs;		/* multicast groups that it is attached to */
+	struct dc_connection dc;
+	struct dct *dct;		/* of a DC target, else NULL */
 	/* The error states: see qp.c. */
 	bool sq_stopped, rq_stopped;	/* what was in flight is flushed */
 	bool last_wqe;			/* that event was sent */
@@ -194,11 +206,12 @@ void qp_init(struct qp *qp);		/* the parts that live as long as the QP */
 void qp_stop(struct qp *qp);		/* as after creation: nothing in flight, no timers */
 void qp_start_sends(struct qp *qp);	/* RTS: look for what was posted before */
 void qp_finish_flush(struct qp *qp);	/* of the send queue, before it may send again */
+void qp_stop_receives(struct qp *qp);	/* the message that was arriving: flushed */
 void qp_free(struct qp *qp);		/* it is in no table any more */
 /* qp_modify.c */
 enum cmd_status cmd_modify_qp(struct hca *hca, struct cmd *cmd);
 void qp_clear_attributes(struct qp *qp);	/* what MODIFY set */
-/* The QP of a command, or NULL: there is none, or it belongs to another user. */
+/* The QP of a command, or NULL: there is none, it is a DCT, or it belongs to another user. */
 struct qp *qp_of_cmd(struct hca *hca, const struct cmd *cmd, uint32_t number);
 
 /* transport.c: the entry for every packet that arrives.  Takes P. */
@@ -230,6 +243,13 @@ void responder_init(struct qp *qp);
 void responder_reset(struct qp *qp);
 void responder_receive(struct qp *qp, struct packet *p);
 void responder_fault_over(struct qp *qp, bool failed);
+/* dci.c: the sending side of DC */
+/* W is the next to be sent.  false: not before what precedes it is complete. */
+bool dci_begin(struct qp *qp, const struct wqe *w);
+void dci_close(struct qp *qp);		/* all is answered: tell the target, if there is one */
+/* dct.c: the receiving side of DC */
+void dct_receive(struct qp *qp, struct packet *p);
+void dct_free(struct qp *qp);		/* with it; nothing is completed */
 /* datagram.c: UD, GSI, SMI */
 void datagram_receive(struct qp *qp, struct packet *p);
 void datagram_fault_over(struct qp *qp, enum fault_side side, bool failed);

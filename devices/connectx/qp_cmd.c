@@ -20,7 +20,6 @@
 /* rq_type and cs_res of the QPC: from the PRM, mlx5_ifc.h names no values. */
 enum { RQ_OWN = 0, RQ_SHARED = 1, RQ_NONE = 3 };
 enum { RES_SCATTER_32 = 1, RES_SCATTER_64 = 2 };
-enum { SCATTER_BYTES = 32 };
 
 /* The service of a QPC, or -1. */
 static int service_of(const void *qpc)
@@ -30,6 +29,7 @@ static int service_of(const void *qpc)
 	case MLX5_QPC_ST_UC: return QP_UC;
 	case MLX5_QPC_ST_UD: return QP_UD;
 	case MLX5_QPC_ST_XRC: return IFC_GET(qpc, qpc, no_sq) ? QP_XRC_TGT : QP_XRC_INI;
+	case MLX5_QPC_ST_DCI: return QP_DCI;
 	case MLX5_QPC_ST_QP0: return QP_SMI;
 	case MLX5_QPC_ST_QP1: return QP_GSI;
 	case MLX5_QPC_ST_REG_UMR: return QP_REG_UMR;
@@ -75,6 +75,8 @@ static const char *read_geometry(struct qp *qp, const void *qpc)
 		return "rq_type";
 	if (is_xrc(qp->service) && rq_type != RQ_SHARED)
 		return "rq_type of an XRC QP";
+	if (qp->service == QP_DCI && (rq_type == RQ_OWN || IFC_GET(qpc, qpc, no_sq)))
+		return "rq_type or no_sq of a DC initiator";
 	if (rq_type == RQ_OWN) {
 		qp->rq_size = 1u << IFC_GET(qpc, qpc, log_rq_size);
 		qp->rq_stride = 16u << IFC_GET(qpc, qpc, log_rq_stride);
@@ -94,11 +96,15 @@ static const char *read_geometry(struct qp *qp, const void *qpc)
 	return NULL;
 }
 
-/* The objects that it refers to.  XRC SRQs are named by packets, not by the QPC. */
+/*
+ * The objects that it refers to.  XRC SRQs are named by packets, not by the QPC; the SRQ and
+ * the CQ for receives that the driver names for a DC initiator are never used.
+ */
 static const char *read_objects(struct hca *hca, struct qp *qp, const void *qpc)
 {
 	bool receives = qp->rq_size ||
-			(IFC_GET(qpc, qpc, rq_type) == RQ_SHARED && !is_xrc(qp->service));
+			(IFC_GET(qpc, qpc, rq_type) == RQ_SHARED && !is_xrc(qp->service) &&
+			 qp->service != QP_DCI);
 
 	/* The driver names no PD for the UMR QP, which works for all of them. */
 	if (qp->service != QP_REG_UMR && !hca_pd_valid(hca, qp->uid, qp->pd))
@@ -153,7 +159,7 @@ static enum cmd_status read_context(struct hca *hca, struct qp *qp, struct cmd *
 	/* 64 bytes is an upper limit too: the device may scatter less. */
 	if ((service == QP_RC || service == QP_UC) &&
 	    (cs_res == RES_SCATTER_32 || cs_res == RES_SCATTER_64))
-		qp->scatter_recv = SCATTER_BYTES;
+		qp->scatter_recv = QP_SCATTER;
 
 	wrong = read_geometry(qp, qpc);
 	if (wrong)

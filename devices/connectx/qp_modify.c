@@ -12,7 +12,6 @@
  */
 #include "qp.h"
 
-#define PKEYS 128u			/* of the port's table */
 #define PM_MIGRATED 3			/* there is no path migration: always this */
 
 /* The bits of opt_param_mask, and, above them, what has none: attributes to take. */
@@ -20,7 +19,7 @@ enum {
 	RRE = 1 << 1, RAE = 1 << 2, RWE = 1 << 3, PKEY_INDEX = 1 << 4, Q_KEY = 1 << 5,
 	RNR_TIMEOUT = 1 << 6, PRIMARY_PATH = 1 << 7, SRA_MAX = 1 << 8, RRA_MAX = 1 << 9,
 	PM_STATE = 1 << 10, RETRY_COUNT = 1 << 12, RNR_RETRY = 1 << 13,
-	ACK_TIMEOUT = 1 << 14, PRI_PORT = 1 << 16,
+	ACK_TIMEOUT = 1 << 14, PRI_PORT = 1 << 16, DC_KEY = 1 << 21,
 	MTU = 1 << 27, REMOTE_QPN = 1 << 28, RCV_PSN = 1 << 29, SEND_PSN = 1 << 30,
 	ACCESS = RRE | RAE | RWE,
 };
@@ -32,6 +31,7 @@ struct attribute {
 
 #define FIELD(take_, field) { take_, IFC_BIT(qpc, field), IFC_WIDTH(qpc, field) }
 #define PATH(field) FIELD(PRIMARY_PATH, primary_address_path.field)
+#define KEY(n) { DC_KEY, IFC_BIT(qpc, dc_access_key) + 32 * (n), 32 }
 #define GID(n) { PRIMARY_PATH, IFC_BIT(qpc, primary_address_path.rgid_rip) + 32 * (n), 32 }
 
 static const struct attribute attributes[] = {
@@ -48,6 +48,7 @@ static const struct attribute attributes[] = {
 	FIELD(RNR_RETRY, rnr_retry),
 	FIELD(ACK_TIMEOUT, primary_address_path.ack_timeout),
 	FIELD(PRI_PORT, primary_address_path.vhca_port_num),
+	KEY(0), KEY(1),			/* of no use: each work request has one */
 	FIELD(MTU, mtu), FIELD(MTU, log_msg_max),
 	FIELD(REMOTE_QPN, remote_qpn),
 	FIELD(RCV_PSN, next_rcv_psn),
@@ -56,8 +57,11 @@ static const struct attribute attributes[] = {
 
 #define ATTRIBUTES (sizeof(attributes) / sizeof(attributes[0]))
 
-/* By service: connected and reliable, connected, datagrams, and UMR, which sends nothing. */
-enum kind { RC, UC, UD, UMR, KINDS };
+/*
+ * By service: connected and reliable, connected, datagrams, UMR, which sends nothing, and
+ * DC initiators, whose work requests have the path.
+ */
+enum kind { RC, UC, UD, UMR, DCI, KINDS };
 
 struct transition {
 	uint16_t op;
@@ -68,23 +72,27 @@ struct transition {
 static const struct transition transitions[] = {
 	{ MLX5_CMD_OP_RST2INIT_QP, QPS_RESET, QPS_INIT,
 	  .takes = { [RC] = PKEY_INDEX | PRI_PORT | ACCESS, [UC] = PKEY_INDEX | PRI_PORT | RWE,
-		     [UD] = PKEY_INDEX | PRI_PORT | Q_KEY, [UMR] = PKEY_INDEX | PRI_PORT } },
+		     [UD] = PKEY_INDEX | PRI_PORT | Q_KEY, [UMR] = PKEY_INDEX | PRI_PORT,
+		     [DCI] = PKEY_INDEX | PRI_PORT } },
 	{ MLX5_CMD_OP_INIT2INIT_QP, QPS_INIT, QPS_INIT,
 	  .may_take = { [RC] = PKEY_INDEX | PRI_PORT | ACCESS, [UC] = PKEY_INDEX | PRI_PORT | RWE,
-			[UD] = PKEY_INDEX | PRI_PORT | Q_KEY } },
+			[UD] = PKEY_INDEX | PRI_PORT | Q_KEY,
+			[DCI] = PKEY_INDEX | PRI_PORT | DC_KEY | RAE } },
 	{ MLX5_CMD_OP_INIT2RTR_QP, QPS_INIT, QPS_RTR,
 	  .takes = { [RC] = PRIMARY_PATH | MTU | REMOTE_QPN | RCV_PSN | RRA_MAX | RNR_TIMEOUT,
-		     [UC] = PRIMARY_PATH | MTU | REMOTE_QPN | RCV_PSN, [UD] = MTU, [UMR] = MTU },
+		     [UC] = PRIMARY_PATH | MTU | REMOTE_QPN | RCV_PSN, [UD] = MTU, [UMR] = MTU,
+		     [DCI] = MTU },
 	  .may_take = { [RC] = PKEY_INDEX | ACCESS, [UC] = PKEY_INDEX | RWE,
-			[UD] = PKEY_INDEX | Q_KEY } },
+			[UD] = PKEY_INDEX | Q_KEY, [DCI] = PKEY_INDEX | DC_KEY | RAE } },
 	{ MLX5_CMD_OP_RTR2RTS_QP, QPS_RTR, QPS_RTS,
 	  .takes = { [RC] = SEND_PSN | ACK_TIMEOUT | RETRY_COUNT | RNR_RETRY | SRA_MAX,
-		     [UC] = SEND_PSN, [UD] = SEND_PSN },
+		     [UC] = SEND_PSN, [UD] = SEND_PSN,
+		     [DCI] = SEND_PSN | ACK_TIMEOUT | RETRY_COUNT | RNR_RETRY | SRA_MAX },
 	  .may_take = { [RC] = ACCESS | RNR_TIMEOUT | PM_STATE, [UC] = RWE | PM_STATE,
-			[UD] = Q_KEY } },
+			[UD] = Q_KEY, [DCI] = RNR_TIMEOUT | PM_STATE | DC_KEY | RAE } },
 	{ MLX5_CMD_OP_RTS2RTS_QP, QPS_RTS, QPS_RTS,
 	  .may_take = { [RC] = ACCESS | RNR_TIMEOUT | PM_STATE, [UC] = RWE | PM_STATE,
-			[UD] = Q_KEY } },
+			[UD] = Q_KEY, [DCI] = RNR_TIMEOUT | PM_STATE | DC_KEY | RAE } },
 	{ MLX5_CMD_OP_SQERR2RTS_QP, QPS_SQER, QPS_RTS,
 	  .may_take = { [UC] = RWE, [UD] = Q_KEY } },
 };
@@ -99,6 +107,7 @@ static enum kind kind_of(const struct qp *qp)
 	case QP_GSI:
 	case QP_SMI: return UD;
 	case QP_REG_UMR: return UMR;
+	case QP_DCI: return DCI;
 	default: return RC;
 	}
 }
@@ -107,7 +116,7 @@ struct qp *qp_of_cmd(struct hca *hca, const struct cmd *cmd, uint32_t number)
 {
 	struct qp *qp = qp_get(hca, number);
 
-	return qp && uid_owns(cmd->uid, qp->uid) ? qp : NULL;
+	return qp && !qp->dct && uid_owns(cmd->uid, qp->uid) ? qp : NULL;
 }
 
 static void read_path(struct qp_path *path, const void *ads)
@@ -164,7 +173,7 @@ static const char *check(const void *qpc, uint32_t take)
 		return "mtu";
 	if (take & PRI_PORT && IFC_GET(qpc, qpc, primary_address_path.vhca_port_num) != 1)
 		return "port";
-	if (take & PKEY_INDEX && IFC_GET(qpc, qpc, primary_address_path.pkey_index) >= PKEYS)
+	if (take & PKEY_INDEX && IFC_GET(qpc, qpc, primary_address_path.pkey_index) >= QP_PKEYS)
 		return "pkey_index";
 	if (take & SRA_MAX && 1u << IFC_GET(qpc, qpc, log_sra_max) > QP_READS)
 		return "log_sra_max";

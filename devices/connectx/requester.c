@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The sending side of RC, UC and XRC (IBA 9.7.3, 9.8.2): one WQE after another becomes
+ * The sending side of RC, UC, XRC and DC (IBA 9.7.3, 9.8.2): one WQE after another becomes
  * packets with consecutive PSNs.  A read or atomic takes the PSNs of its responses.
  *
  * A WQE is in the ring of unacknowledged ones from the moment it was fetched until it
@@ -45,7 +45,8 @@ static enum kind kind_of(const struct wqe *w)
 static u8 refuse_wqe(const struct qp *qp, const struct wqe *w)
 {
 	enum kind kind = kind_of(w);
-	bool connected = qp->service == QP_RC || qp->service == QP_XRC_INI;
+	bool connected = qp->service == QP_RC || qp->service == QP_XRC_INI ||
+			 qp->service == QP_DCI;
 
 	if (kind == KIND_BAD)
 		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
@@ -134,7 +135,10 @@ static bool may_begin(struct qp *qp, const struct unacked *u)
 	 */
 	if (u->wqe->opcode == MLX5_OPCODE_UMR && r->current)
 		return false;
-	return packets < PSNS_ALONE || !in_flight(r);
+	if (packets >= PSNS_ALONE && in_flight(r))
+		return false;
+	/* Last, because it may begin a connection. */
+	return qp->service != QP_DCI || kind_of(u->wqe) == KIND_LOCAL || dci_begin(qp, u->wqe);
 }
 
 static void run_local(struct qp *qp, struct unacked *u)

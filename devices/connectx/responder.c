@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The receiving side of RC, XRC and UC (IBA 9.7.4, 9.7.5, 9.8.3): requests are executed in
+ * The receiving side of RC, XRC, UC and DC (IBA 9.7.4, 9.7.5, 9.8.3): requests are executed in
  * the order of their PSNs, straight into memory; reads and atomics are in responder_read.c.
  *
  * State changes only after a packet was executed, with one exception: a receive WQE that

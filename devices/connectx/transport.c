@@ -11,7 +11,6 @@
  */
 #include "transport.h"
 
-#define PKEYS 128
 #define QPN_MULTICAST 0xffffffu
 
 /* IBA 10.9.3: the same partition, and one of both is a full member. */
@@ -28,7 +27,7 @@ static bool pkey_ok(const struct qp *qp, uint16_t pkey)
 		return true;
 	if (qp->service != QP_GSI)
 		return pkey_match(port_pkey(hca, qp->path.pkey_index), pkey);
-	for (unsigned int i = 0; i < PKEYS; i++)
+	for (unsigned int i = 0; i < QP_PKEYS; i++)
 		if (pkey_match(port_pkey(hca, i), pkey))
 			return true;
 	return false;
@@ -45,20 +44,22 @@ static bool serves(const struct qp *qp, const struct packet *p, bool request)
 		return qp_is_datagram(qp);
 	case IB_XRC:
 		return qp->service == (request ? QP_XRC_TGT : QP_XRC_INI);
+	case IB_DC:
+		return qp->service == (request ? QP_DCT : QP_DCI);
 	}
 	return false;
 }
 
 /*
  * IBA 9.6.1.2 and 9.6.1.5: a connection's packets come by its path, with a GRH if that has
- * one; a datagram may come from anywhere.
+ * one; a datagram may come from anywhere, and so may a request for a DC target.
  */
 static bool came_by_path(const struct qp *qp, const struct packet *p)
 {
 	const struct qp_path *path = &qp->path;
 	u8 gid[16];
 
-	if (qp_is_datagram(qp))
+	if (qp_is_datagram(qp) || qp->service == QP_DCT)
 		return true;
 	if (p->slid != path->rlid || p->global != path->global)
 		return false;
@@ -150,6 +151,8 @@ void transport_receive(struct hca *hca, struct packet *p)
 	}
 	if (qp_is_datagram(qp))
 		datagram_receive(qp, p);
+	else if (qp->service == QP_DCT)
+		dct_receive(qp, p);
 	else if (request)
 		responder_receive(qp, p);
 	else
@@ -160,6 +163,7 @@ static void fill_headers(struct qp *qp, struct packet *p, u8 op, uint32_t psn)
 {
 	static const u8 transport[] = {
 		[QP_RC] = IB_RC, [QP_UC] = IB_UC, [QP_XRC_INI] = IB_XRC, [QP_XRC_TGT] = IB_XRC,
+		[QP_DCI] = IB_DC, [QP_DCT] = IB_DC,
 	};
 	const struct qp_path *path = &qp->path;
 
@@ -178,6 +182,12 @@ static void fill_headers(struct qp *qp, struct packet *p, u8 op, uint32_t psn)
 	p->pkey = port_pkey(qp->hca, path->pkey_index);
 	p->dqpn = qp->remote_qpn;
 	p->psn = psn & PSN_MASK;
+	if (qp->service != QP_DCI)
+		return;
+	p->dc_key = qp->dc.target.dc_key;
+	p->dc_connection = qp->dc.number;
+	p->dc_first = qp->dc.first;
+	p->sqpn = qp->number;
 }
 
 struct packet *transport_packet(struct qp *qp, u8 op, uint32_t psn)

@@ -54,6 +54,8 @@ static const uint64_t allowed[] = {
 	[QP_REG_UMR] = OP(NOP) | OP(UMR),
 	[QP_GSI] = OPS_SEND,
 	[QP_SMI] = OPS_SEND,
+	[QP_DCI] = OPS_ALL,
+	[QP_DCT] = 0,
 };
 
 size_t wqe_size(const u8 *control)
@@ -71,6 +73,7 @@ static int parse_av(struct wqe_av *av, struct cursor *c)
 		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
 	dqp = be32_at(p + offsetof(struct mlx5_wqe_av, dqp_dct));
 	av->qkey = be32_at(p);
+	av->dc_key = be64_at(p);
 	av->dqpn = dqp & 0xffffff;
 	av->sl = p[offsetof(struct mlx5_wqe_av, stat_rate_sl)] & 0xf;
 	av->path_bits = p[offsetof(struct mlx5_wqe_av, fl_mlid)] & 0x7f;
@@ -183,6 +186,7 @@ static int parse_service(struct wqe *w, enum qp_service service, struct cursor *
 	case QP_UD:
 	case QP_GSI:
 	case QP_SMI:
+	case QP_DCI:
 		return parse_av(&w->av, c);
 	case QP_XRC_INI:
 		p = take(c, 16);

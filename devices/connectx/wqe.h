@@ -15,7 +15,10 @@
 #define WQE_MAX 1024		/* ds is 6 bits of 16 bytes */
 #define WQE_SEGS 61
 
-enum qp_service { QP_RC, QP_UC, QP_UD, QP_XRC_INI, QP_XRC_TGT, QP_REG_UMR, QP_GSI, QP_SMI };
+enum qp_service {
+	QP_RC, QP_UC, QP_UD, QP_XRC_INI, QP_XRC_TGT, QP_REG_UMR, QP_GSI, QP_SMI, QP_DCI, QP_DCT,
+	QP_SERVICES
+};
 
 struct wqe_seg {
 	uint32_t len, lkey;
@@ -23,8 +26,9 @@ struct wqe_seg {
 	bool is_inline;
 };
 
-struct wqe_av {			/* UD */
+struct wqe_av {			/* UD, DC */
 	uint32_t qkey, dqpn;
+	uint64_t dc_key;		/* over the Q_Key */
 	uint16_t rlid;
 	u8 sl, path_bits;
 	bool global;
@@ -45,7 +49,7 @@ struct wqe {
 	uint64_t swap_add, compare;
 	uint64_t swap_mask, compare_mask;
 	uint32_t srqn;			/* XRC */
-	struct wqe_av av;		/* UD */
+	struct wqe_av av;		/* UD, DC */
 	uint64_t length;		/* of all segments */
 	size_t size;			/* of what is in bytes[] */
 	bool keep_bytes;		/* they are looked at after the parse: inline data, UMR */

@@ -264,7 +264,7 @@ void odp_reset(struct hca *hca)
 }
 
 const struct cmd_op eq_ops[] = { { } }, cq_ops[] = { { } }, srq_ops[] = { { } },
-	qp_ops[] = { { } }, mkey_ops[] = { { } }, odp_ops[] = { { } };
+	qp_ops[] = { { } }, mkey_ops[] = { { } }, odp_ops[] = { { } }, dct_ops[] = { { } };
 
 /* A device for one test. */
 

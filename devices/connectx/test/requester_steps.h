@@ -24,8 +24,8 @@ static void say_packet(char *to, const struct packet *p)
 		"SEND_ONLY_IMM", "WRITE_FIRST", "WRITE_MIDDLE", "WRITE_LAST", "WRITE_LAST_IMM",
 		"WRITE_ONLY", "WRITE_ONLY_IMM", "READ", [IB_COMPARE_SWAP] = "CS",
 		[IB_FETCH_ADD] = "FA", [IB_SEND_LAST_INV] = "SEND_LAST_INV",
-		[IB_SEND_ONLY_INV] = "SEND_ONLY_INV", [IB_MASKED_COMPARE_SWAP] = "MCS",
-		[IB_MASKED_FETCH_ADD] = "MFA",
+		[IB_SEND_ONLY_INV] = "SEND_ONLY_INV", [IB_DC_CLOSE] = "CLOSE",
+		[IB_MASKED_COMPARE_SWAP] = "MCS", [IB_MASKED_FETCH_ADD] = "MFA",
 	};
 	u8 op = packet_operation(p);
 
@@ -79,7 +79,8 @@ static void respond(u8 op, uint32_t psn, u8 syndrome, uint32_t len, uint64_t ori
 {
 	struct packet *p = link_packet(&fake_link);
 
-	p->opcode = (qps[0].service == QP_XRC_INI ? IB_XRC << 5 : 0) | op;
+	p->opcode = (qps[0].service == QP_XRC_INI ? IB_XRC : qps[0].service == QP_DCI ? IB_DC :
+		     IB_RC) << 5 | op;
 	p->psn = psn & PSN_MASK;
 	p->dqpn = qps[0].number;
 	p->slid = FAKE_LID;

@@ -17,6 +17,8 @@ struct step {
 	bool no_ack, solicited;
 	uint64_t swap, compare, swap_mask, compare_mask;
 	uint32_t imm, srqn;
+	uint64_t key, connection;	/* DC; key 0: FAKE_DC_KEY */
+	uint32_t first, from;		/* from QP 0x40 + FROM */
 	const char *out;	/* responses and completions of this step; NULL: none */
 };
 
@@ -78,7 +80,8 @@ static void say_all(char *to)
 
 		list_del(e);
 		say_packet(to, p);
-		assert_int_equal(qps[1].remote_qpn, p->dqpn);
+		if (!qps[1].dct)
+			assert_int_equal(qps[1].remote_qpn, p->dqpn);
 		link_packet_free(&fake_link, p);
 	}
 	if (qps[1].state == QPS_ERR)
@@ -103,7 +106,9 @@ static void work_only(void)
 static void give(const struct step *s, enum qp_service service)
 {
 	struct packet *p = link_packet(&fake_link);
-	static const u8 transport[] = { [QP_RC] = IB_RC, [QP_UC] = IB_UC, [QP_XRC_TGT] = IB_XRC };
+	static const u8 transport[] = {
+		[QP_RC] = IB_RC, [QP_UC] = IB_UC, [QP_XRC_TGT] = IB_XRC, [QP_DCT] = IB_DC,
+	};
 
 	p->opcode = transport[service] << 5 | s->op;
 	p->psn = s->psn;
@@ -121,6 +126,10 @@ static void give(const struct step *s, enum qp_service service)
 	p->compare_mask = s->compare_mask;
 	p->imm = s->imm;
 	p->srqn = s->srqn;
+	p->dc_key = s->key ? s->key : FAKE_DC_KEY;
+	p->dc_connection = s->connection;
+	p->dc_first = s->first;
+	p->sqpn = 0x40 + s->from;
 	p->length = s->len;
 	for (uint32_t i = 0; i < s->len; i++)
 		p->payload[i] = pattern(s->psn, i);

@@ -37,7 +37,8 @@ static void play_scene(enum qp_service service, int (*fate)(struct packet *p, in
 	uint64_t counter = htole64(1000), result;
 	unsigned int sends = 0, recvs = 0;
 
-	world_new(service, service == QP_XRC_INI ? QP_XRC_TGT : service, 0xfffff0);
+	world_new(service, service == QP_XRC_INI ? QP_XRC_TGT :
+		  service == QP_DCI ? QP_DCT : service, 0xfffff0);
 	if (service == QP_XRC_INI) {
 		fake_srq = (struct srq) { .number = 0x99, .xrc = true, .pd = FAKE_PD + 1 };
 		qps[1].pd = 0;
@@ -102,21 +103,25 @@ static void any_one_packet_may_be_lost(void **state)
 {
 	the_scene_with_any_packet(QP_RC, lose_chosen);
 	the_scene_with_any_packet(QP_XRC_INI, lose_chosen);
+	the_scene_with_any_packet(QP_DCI, lose_chosen);
 }
 
 static void any_four_packets_may_be_lost(void **state)
 {
 	the_scene_with_any_packet(QP_RC, lose_four);
+	the_scene_with_any_packet(QP_DCI, lose_four);
 }
 
 static void any_packet_may_come_twice(void **state)
 {
 	the_scene_with_any_packet(QP_RC, double_chosen);
+	the_scene_with_any_packet(QP_DCI, double_chosen);
 }
 
 static void any_packet_may_be_late(void **state)
 {
 	the_scene_with_any_packet(QP_RC, reorder_chosen);
+	the_scene_with_any_packet(QP_DCI, reorder_chosen);
 }
 
 static void receives_may_be_posted_late(void **state)
@@ -161,10 +166,12 @@ static void uc_loses_whole_messages(void **state)
 static void everything_may_fault(void **state)
 {
 	chosen = -100;
-	for (int side = 0; side < 3; side++) {
+	for (int round = 0; round < 6; round++) {
 		uint32_t local = 0x10000, remote = 0x18000;
+		int side = round % 3;
+		bool dc = round / 3;
 
-		world_new(QP_RC, QP_RC, 10);
+		world_new(dc ? QP_DCI : QP_RC, dc ? QP_DCT : QP_RC, 10);
 		for (int i = 0; i < FAKE_MEMORY / FAKE_PAGE; i++) {
 			fake_mkeys[0].absent[i] = side != 1;
 			fake_mkeys[1].absent[i] = side != 0;
@@ -268,11 +275,13 @@ static void post_random(int end, int i, unsigned int *recvs)
 static void random_round(uint64_t with_seed)
 {
 	unsigned int recvs[2] = {}, sends[2] = {}, got[2] = {};
-	bool both;
+	bool both, dc;
 
 	seed = with_seed * 0x9e3779b97f4a7c15 + 1;
-	world_new(QP_RC, QP_RC, dice(2) ? 0xffffff - dice(300) : dice(1 << 24));
-	both = dice(2);
+	dc = !dice(3);
+	world_new(dc ? QP_DCI : QP_RC, dc ? QP_DCT : QP_RC,
+		  dice(2) ? 0xffffff - dice(300) : dice(1 << 24));
+	both = !dc && dice(2);
 	loss = dice(4) * 5;
 	fake_link.fate = at_random;
 	packet_first = one_of_two;
@@ -321,7 +330,7 @@ static void random_round(uint64_t with_seed)
 	}
 	assert_int_equal(ROUND_WQES + recvs[0] + recvs[1], dones);
 	assert_int_equal(QPS_RTS, qps[0].state);
-	assert_int_equal(QPS_RTS, qps[1].state);
+	assert_int_equal(dc ? QPS_RTR : QPS_RTS, qps[1].state);
 	world_end();
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The world around the transport engine, for its tests: a loop with a clock that the test
- * moves, a wire that the test looks at, memory keys over flat arrays, and queues that hold
- * what the test posted.  It defines every function of other parts that the engine calls, so
- * a test needs the engine's objects and nothing else.
+ * The world around the transport engine, for its tests: memory keys over flat arrays, and
+ * queues that hold what the test posted; transport_wire.h has clock and wire.  They define
+ * every function of other parts that the engine calls, so a test needs the engine's objects
+ * and nothing else.
  */
 #ifndef CONNECTX_TRANSPORT_FAKES_H
 #define CONNECTX_TRANSPORT_FAKES_H
@@ -14,7 +14,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "dct.h"
 #include "transport.h"
+#include "transport_wire.h"
 
 /* Tables leave out what is 0. */
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
@@ -26,120 +28,8 @@
 #define FAKE_MEMORY 0x40000
 #define FAKE_PAGE 1024
 #define FAKE_VA 0x100000
+#define FAKE_DC_KEY 0x1122334455667788ull
 #define MAX_DONE 1024
-
-/* ---- loop ---- */
-
-struct loop {
-	uint64_t now;
-	struct list works, timers;
-};
-
-static struct loop fake_loop;
-
-uint64_t loop_now(const struct loop *l)
-{
-	return l->now;
-}
-
-void timer_init(struct timer *t, void (*expired)(struct timer *t))
-{
-	list_init(&t->entry);
-	t->expired = expired;
-}
-
-void timer_stop(struct timer *t)
-{
-	list_del(&t->entry);
-}
-
-void timer_start(struct loop *l, struct timer *t, uint64_t ns)
-{
-	list_del(&t->entry);
-	t->when = l->now + ns;
-	list_add(&l->timers, &t->entry);
-}
-
-void work_init(struct work *w, void (*run)(struct work *w))
-{
-	list_init(&w->entry);
-	w->run = run;
-}
-
-void work_stop(struct work *w)
-{
-	list_del(&w->entry);
-}
-
-void loop_work(struct loop *l, struct work *w)
-{
-	if (list_empty(&w->entry))
-		list_add(&l->works, &w->entry);
-}
-
-/* ---- link ---- */
-
-struct link {
-	struct list wire, waiting;
-	int out;		/* packets that are not in the pool */
-	int limit;
-	int sent;		/* count, for choosing one */
-	/* What happens to the packet N: 0 it arrives, 1 it is lost, 2 it comes twice, 3 later. */
-	int (*fate)(struct packet *p, int n);
-};
-
-static struct link fake_link;
-
-struct packet *link_packet(struct link *l)
-{
-	struct packet *p;
-
-	if (l->out >= l->limit)
-		return NULL;
-	l->out++;
-	p = calloc(1, sizeof(*p));
-	list_init(&p->entry);
-	return p;
-}
-
-void link_packet_free(struct link *l, struct packet *p)
-{
-	l->out--;
-	free(p);
-	while (!list_empty(&l->waiting)) {
-		struct list *e = l->waiting.next;
-
-		list_del(e);
-		list_add(&fake_loop.works, e);
-	}
-}
-
-void link_wait(struct link *l, struct work *w)
-{
-	list_del(&w->entry);
-	list_add(&l->waiting, &w->entry);
-}
-
-void link_send(struct link *l, struct packet *p)
-{
-	int n = l->sent++, fate = l->fate ? l->fate(p, n) : 0;
-
-	if (fate == 1) {
-		link_packet_free(l, p);
-		return;
-	}
-	if (fate == 2) {
-		struct packet *copy = calloc(1, sizeof(*p));
-
-		l->out++;
-		memcpy(copy, p, sizeof(*p));
-		list_add(&l->wire, &copy->entry);
-	}
-	if (fate == 3 && !list_empty(&l->wire))
-		list_add(l->wire.prev, &p->entry);	/* before the last one */
-	else
-		list_add(&l->wire, &p->entry);
-}
 
 /* ---- memory ---- */
 
@@ -289,6 +179,8 @@ static struct hca hca;
 static struct wqe sq[2][FAKE_SQ];
 static struct recv_wqe rq[2][FAKE_SQ];
 static unsigned int rq_posted[2];
+static uint16_t srq_taken;		/* by half-connections of DCTs, together */
+static struct qp *fake_dct;		/* another one than QP 1, or NULL */
 static struct done done[MAX_DONE];
 static unsigned int dones;
 static unsigned int events[64];
@@ -301,7 +193,7 @@ void trace_line(const char *fmt, ...) {}
 
 static int end_of(const struct qp *qp)
 {
-	return qp == &qps[1];
+	return qp->number != qps[0].number;	/* half-connections of DCTs too */
 }
 
 struct qp *qp_get(struct hca *h, uint32_t number)
@@ -309,7 +201,7 @@ struct qp *qp_get(struct hca *h, uint32_t number)
 	for (int i = 0; i < 2; i++)
 		if (qps[i].number == number)
 			return &qps[i];
-	return NULL;
+	return fake_dct && fake_dct->number == number ? fake_dct : NULL;
 }
 
 struct srq *srq_get(struct hca *h, uint32_t number)
@@ -354,12 +246,13 @@ int qp_fetch(struct qp *qp, uint16_t index, struct wqe *w)
 
 int qp_take_recv(struct qp *qp, uint32_t srqn, struct recv_wqe *r, struct srq **srq)
 {
+	uint16_t *taken = qp->service == QP_DCT ? &srq_taken : &qp->resp.taken;
 	int e = end_of(qp);
 
-	if (qp->resp.taken == rq_posted[e])
+	if (*taken == rq_posted[e])
 		return 0;
-	*r = rq[e][qp->resp.taken % FAKE_SQ];
-	r->index = qp->resp.taken++;
+	*r = rq[e][*taken % FAKE_SQ];
+	r->index = (*taken)++;
 	*srq = qp->service == QP_XRC_TGT ? &fake_srq : NULL;
 	return 1;
 }
@@ -435,6 +328,29 @@ void qp_event(struct qp *qp, unsigned int type)
 	events[type]++;
 }
 
+void qp_init(struct qp *qp)
+{
+	requester_init(qp);
+	responder_init(qp);
+}
+
+void qp_stop(struct qp *qp)
+{
+	requester_reset(qp);
+	responder_reset(qp);
+}
+
+void qp_stop_receives(struct qp *qp)
+{
+	struct recv_completion c = {
+		.opcode = MLX5_CQE_RESP_ERR, .syndrome = MLX5_CQE_SYNDROME_WR_FLUSH_ERR,
+	};
+
+	if (qp->resp.have_recv)
+		qp_complete_recv(qp, &qp->resp.recv, qp->resp.srq, &c);
+	responder_reset(qp);
+}
+
 /* ---- for the tests ---- */
 
 static bool (*packet_first)(void);	/* whether a packet goes before work that waits */
@@ -461,6 +377,12 @@ static void fake_qp(int end, enum qp_service service, uint32_t send_psn, uint32_
 	responder_init(qp);
 	qp->req.psn = send_psn;
 	qp->resp.psn = recv_psn;
+	if (service != QP_DCT)
+		return;
+	qp->state = QPS_RTR;
+	qp->dct = hca_alloc(&hca, sizeof(*qp->dct));
+	qp->dct->key = FAKE_DC_KEY;
+	list_init(&qp->dct->halves);
 }
 
 /* Two connected QPs; keys 0x100 * (end + 1) + 1 are all of the memory of that end. */
@@ -474,7 +396,8 @@ static void world_new(enum qp_service a, enum qp_service b, uint32_t psn)
 	memset(events, 0, sizeof(events));
 	memset(rq_posted, 0, sizeof(rq_posted));
 	memset(sq, 0, sizeof(sq));
-	dones = allocated = invalidated = umr_target = umr_syndrome = 0;
+	dones = allocated = invalidated = umr_target = umr_syndrome = srq_taken = 0;
+	fake_dct = NULL;
 	allocation_limit = 1000;
 	packet_first = NULL;
 	hca.loop = &fake_loop;
@@ -509,6 +432,8 @@ static void world_end(void)
 	for (int i = 0; i < 2; i++) {
 		requester_reset(&qps[i]);
 		responder_reset(&qps[i]);
+		if (qps[i].dct)
+			dct_free(&qps[i]);
 	}
 	while (!list_empty(&fake_link.wire)) {
 		struct list *e = fake_link.wire.next;
@@ -590,7 +515,7 @@ static void world_run_until(unsigned int count)
 	assert_int_equal(count, dones);
 }
 
-/* A WQE at the end of the send queue of END; its segment is added by the caller. */
+/* A WQE at the end of the send queue of END, for the other end. */
 static struct wqe *post(int end, u8 opcode, uint64_t local, uint64_t remote, uint64_t len)
 {
 	struct wqe *w = &sq[end][qps[end].req.producer++ % FAKE_SQ];
@@ -599,6 +524,7 @@ static struct wqe *post(int end, u8 opcode, uint64_t local, uint64_t remote, uin
 		.opcode = opcode, .blocks = 1, .signalled = true, .length = len,
 		.remote_addr = FAKE_VA + remote, .rkey = key_of(!end), .segs = 1,
 		.seg[0] = { .len = len, .lkey = key_of(end), .addr = FAKE_VA + local },
+		.av = { .rlid = FAKE_LID, .dqpn = qps[!end].number, .dc_key = FAKE_DC_KEY },
 	};
 	requester_run(&qps[end]);
 	return w;
