@@ -38,6 +38,7 @@ LIMITS = (("queue pairs", "HCA_LOG_QPS", "power"), ("completion queues", "HCA_LO
           ("entries of an EQ", "HCA_LOG_MAX_EQ", "power"),
           ("bytes of a send WQE", "SEND_WQE_BYTES", "number"),
           ("multicast groups", "HCA_LOG_MCGS", "power"),
+          ("initiators of a DC target at a time", "DCT_HALVES", "number"),
           ("QPs in a multicast group", "HCA_MCG_QPS", "number"),
           ("device memory", "HCA_MEMIC_SIZE", "bytes"),
           ("interrupt vectors", "HCA_VECTORS", "number"),
@@ -155,7 +156,7 @@ def odp(text):
     every, _, rest = body_of(text, "fill_odp").partition("#undef ALL_OF")
     bits = r"IFC_SET\(odp_per_transport_service_cap, \w+, (\w+), 1\)"
     transports = re.findall(r"ALL_OF\((\w+)_odp_caps\);", every)
-    return (f"by the memory scheme, with prefetch; {' and '.join(transports)}: "
+    return (f"by the memory scheme, with prefetch; {', '.join(transports)}: "
             f"{', '.join(re.findall(bits, every))}; ud: {', '.join(re.findall(bits, rest))}")
 
 

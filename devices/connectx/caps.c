@@ -56,9 +56,12 @@ static const struct field general[] = {
 	GENERAL(uc, 1),
 	GENERAL(ud, 1),
 	GENERAL(xrc, 1),		/* mlx5_ib does not load without */
+	GENERAL(dct, 1),		/* DC, both initiators and targets; without streams */
 	GENERAL(atomic, 1),
 	GENERAL(log_max_ra_req_qp, 4),	/* QP_READS */
 	GENERAL(log_max_ra_res_qp, 4),
+	GENERAL(log_max_ra_req_dc, 4),
+	GENERAL(log_max_ra_res_dc, 4),
 	GENERAL(compact_address_vector, 1),	/* a UD address vector of 16 bytes or 48 */
 	GENERAL(set_deth_sqpn, 0),	/* 1 costs a UD QP for each pkey */
 	GENERAL(block_lb_mc, 1),	/* a QP need not hear itself */
@@ -156,12 +159,30 @@ static void fill_odp(u8 *caps, bool max)
 } while (0)
 	ALL_OF(rc_odp_caps);
 	ALL_OF(xrc_odp_caps);
+	ALL_OF(dc_odp_caps);
 #undef ALL_OF
 	memory = IFC_PTR(odp_scheme_cap, memory, ud_odp_caps);
 	IFC_SET(odp_per_transport_service_cap, memory, send, 1);
 	IFC_SET(odp_per_transport_service_cap, memory, receive, 1);
 	IFC_SET(odp_per_transport_service_cap, memory, srq_receive, 1);
 	IFC_SET(odp_cap, caps, mem_page_fault, max);
+}
+
+/*
+ * The driver chose a scheme.  libmlx5 looks for what DC can do in the other one, whatever is
+ * in force, so it is there too as long as the scheme is that of the memory.
+ */
+static void switch_odp(u8 *caps, bool memory_scheme)
+{
+	const void *memory = IFC_PTR(odp_cap, caps, memory_page_fault_scheme_cap);
+	void *transport = IFC_PTR(odp_cap, caps, transport_page_fault_scheme_cap);
+	const size_t bytes = IFC_BYTES(odp_per_transport_service_cap);
+
+	IFC_SET(odp_cap, caps, mem_page_fault, memory_scheme);
+	memset(IFC_PTR(odp_scheme_cap, transport, dc_odp_caps), 0, bytes);
+	if (memory_scheme)
+		memcpy(IFC_PTR(odp_scheme_cap, transport, dc_odp_caps),
+		       IFC_PTR(odp_scheme_cap, memory, dc_odp_caps), bytes);
 }
 
 /*
@@ -175,6 +196,8 @@ static void fill_atomic(u8 *caps)
 	IFC_SET(atomic_caps, caps, atomic_operations, 3);
 	IFC_SET(atomic_caps, caps, atomic_size_qp,
 		MLX5_ATOMIC_CAPS_ATOMIC_SIZE_QP_8_BYTES);
+	IFC_SET(atomic_caps, caps, atomic_size_dc,
+		MLX5_ATOMIC_CAPS_ATOMIC_SIZE_DC_8_BYTES);
 	/* The original value is returned in the byte order of the host. */
 	IFC_SET(atomic_caps, caps, supported_atomic_req_8B_endianness_mode_1, 1);
 }
@@ -313,8 +336,7 @@ static enum cmd_status cmd_set_hca_cap(struct hca *hca, struct cmd *c)
 	case CAP_GENERAL:
 		return set_general(c, hca->caps->general, from);
 	case CAP_ODP:
-		IFC_SET(odp_cap, hca->caps->odp, mem_page_fault,
-			IFC_GET(odp_cap, from, mem_page_fault));
+		switch_odp(hca->caps->odp, IFC_GET(odp_cap, from, mem_page_fault));
 		return CMD_OK;
 	case CAP_ATOMIC:
 		mode = IFC_GET(atomic_caps, from, atomic_req_8B_endianness_mode);

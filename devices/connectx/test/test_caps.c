@@ -47,12 +47,12 @@ static void says_what_the_driver_needs(void **state)
 		CHECK(cmdif_checksum, 0), CHECK(uar_4k, 0), CHECK(block_lb_mc, 1), CHECK(cq_oi, 1),
 		CHECK(relaxed_ordering_write_umr, 1), CHECK(relaxed_ordering_read_umr, 1),
 		CHECK(log_max_uctx, HCA_LOG_UCTXS), CHECK(log_max_umem, HCA_LOG_UMEMS),
-		CHECK(cqe_128_always, 1),
+		CHECK(cqe_128_always, 1), CHECK(dct, 1), CHECK(log_max_ra_res_dc, 4),
 		/* Not there, and so not said to be there. */
 		CHECK(nic_flow_table, 0), CHECK(eswitch_manager, 0), CHECK(roce, 0), CHECK(qos, 0),
 		CHECK(vport_group_manager, 0), CHECK(eth_net_offloads, 0), CHECK(hca_cap_2, 0),
-		CHECK(mcam_reg, 0), CHECK(pcam_reg, 0), CHECK(dct, 0), CHECK(uctx_cap, 0),
-		CHECK(umem_uid_0, 0),
+		CHECK(mcam_reg, 0), CHECK(pcam_reg, 0), CHECK(uctx_cap, 0), CHECK(umem_uid_0, 0),
+		CHECK(log_max_dci_stream_channels, 0), CHECK(ece_support, 0),
 		CHECK(max_qp_cnt, 0), CHECK(debug, 0), CHECK(set_deth_sqpn, 0),
 	};
 	struct hca *hca = *state;
@@ -175,7 +175,16 @@ static void switches_odp_on(void **state)
 	rc = IFC_PTR(odp_scheme_cap, memory, rc_odp_caps);
 	assert_int_equal(be32_at(rc), 0xfc000000);
 	assert_int_equal(be32_at(IFC_PTR(odp_scheme_cap, memory, ud_odp_caps)), 0xc4000000);
-	/* By the transports: nothing. */
+	assert_int_equal(be32_at(IFC_PTR(odp_scheme_cap, memory, dc_odp_caps)), 0xfc000000);
+	/* By the transports: nothing, but for DC, where libmlx5 looks. */
+	rc = IFC_PTR(odp_scheme_cap, caps, dc_odp_caps);
+	assert_int_equal(be32_at(rc), 0xfc000000);
+	memset(rc, 0, 4);
+	for (size_t i = 0; i < IFC_BYTES(odp_scheme_cap); i++)
+		assert_int_equal(caps[i], 0);
+	IFC_SET(odp_cap, in + 16, mem_page_fault, 0);
+	assert_int_equal(set(hca, ODP), CMD_OK);
+	query(hca, ODP, CUR);
 	for (size_t i = 0; i < IFC_BYTES(odp_scheme_cap); i++)
 		assert_int_equal(caps[i], 0);
 }

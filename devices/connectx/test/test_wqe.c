@@ -277,6 +277,33 @@ static void test_datagram(void **state)
 	assert_int_equal(parse(&q, &w, QP_UD), OP_ERR);
 }
 
+/* As libmlx5 writes them: always the long address vector, whose key is the target's. */
+static void test_dc(void **state)
+{
+	struct writer q;
+	struct wqe w;
+
+	begin(&q, MLX5_OPCODE_RDMA_WRITE, 0, 8, 0);
+	add_av(&q, true, true);
+	put_be64(q.bytes + 16, 0x1122334455667788);
+	add_raddr(&q, 0x1000, 0x4242);
+	assert_int_equal(parse(&q, &w, QP_DCI), 0);
+	add_data(&q, 256, 0x700, 0x1000);
+	assert_int_equal(parse(&q, &w, QP_DCI), 0);
+	assert_true(w.av.dc_key == 0x1122334455667788);
+	assert_int_equal(w.av.dqpn, 0x123456);
+	assert_int_equal(w.av.rlid, 0xbeef);
+	assert_true(w.av.global);
+	assert_int_equal(w.remote_addr, 0x1000);
+	assert_int_equal(w.rkey, 0x4242);
+	assert_int_equal(w.length, 256);
+	q.len = 64;					/* no remote address */
+	assert_int_equal(parse(&q, &w, QP_DCI), OP_ERR);
+	q.len = 48;
+	assert_int_equal(parse(&q, &w, QP_DCI), OP_ERR);
+	assert_int_equal(parse(&q, &w, QP_DCT), OP_ERR);
+}
+
 static void test_other_opcodes(void **state)
 {
 	static const struct { u8 opcode; enum qp_service service; int result; } cases[] = {
@@ -284,6 +311,8 @@ static void test_other_opcodes(void **state)
 		{ MLX5_OPCODE_NOP, QP_UD, 0 },
 		{ MLX5_OPCODE_NOP, QP_XRC_INI, 0 },
 		{ MLX5_OPCODE_NOP, QP_XRC_TGT, OP_ERR },
+		{ MLX5_OPCODE_NOP, QP_DCI, 0 },
+		{ MLX5_OPCODE_UMR, QP_DCI, 0 },
 		{ MLX5_OPCODE_UMR, QP_REG_UMR, 0 },
 		{ MLX5_OPCODE_UMR, QP_RC, 0 },
 		{ MLX5_OPCODE_UMR, QP_UC, 0 },
@@ -424,6 +453,7 @@ int main(void)
 		cmocka_unit_test(test_rdma),
 		cmocka_unit_test(test_atomic),
 		cmocka_unit_test(test_datagram),
+		cmocka_unit_test(test_dc),
 		cmocka_unit_test(test_other_opcodes),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_random),
