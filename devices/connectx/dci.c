@@ -5,8 +5,9 @@
  *
  * A connection is to one target: path, number of the DCT, and access key, which are in each
  * work request.  One for another target waits until all before it are complete.  The old
- * target is told, or, if nothing is to be sent, after a timeout.  That this gets lost does no
- * harm: it only tells the target whose room it may give to others first.
+ * target is told, also when nothing was to be sent for a timeout, or when the initiator goes.
+ * That this gets lost does no harm: it only tells the target whose room it may give to others
+ * first.
  *
  * A work request before which all are complete begins a new connection even to the same
  * target, which may have forgotten an idle one.  The numbers of an initiator's connections

@@ -16,7 +16,7 @@ struct half {
 	struct list entry;	/* of dct->halves */
 	uint64_t connection;	/* its number: the highest that was seen */
 	uint64_t heard;		/* when the last packet came, ns */
-	bool closed;		/* the initiator has all answers */
+	bool closed;		/* the initiator sends nothing of it again */
 	struct qp qp;		/* a responder with the number and the attributes of the DCT */
 };
 

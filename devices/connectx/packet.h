@@ -27,7 +27,7 @@ enum ib_op {
 	IB_READ_RESP_LAST = 0x0f, IB_READ_RESP_ONLY = 0x10, IB_ACK = 0x11,
 	IB_ATOMIC_ACK = 0x12, IB_COMPARE_SWAP = 0x13, IB_FETCH_ADD = 0x14,
 	IB_SEND_LAST_INV = 0x16, IB_SEND_ONLY_INV = 0x17,
-	IB_DC_CLOSE = 0x18,		/* DC only: the initiator has all answers, and leaves */
+	IB_DC_CLOSE = 0x18,		/* DC only: the initiator leaves */
 	/* RC of this device only, as ConnectX does masked atomics: a vendor's opcodes. */
 	IB_MASKED_COMPARE_SWAP = 0x1e, IB_MASKED_FETCH_ADD = 0x1f,
 };

@@ -246,7 +246,7 @@ void responder_fault_over(struct qp *qp, bool failed);
 /* dci.c: the sending side of DC */
 /* W is the next to be sent.  false: not before what precedes it is complete. */
 bool dci_begin(struct qp *qp, const struct wqe *w);
-void dci_close(struct qp *qp);		/* all is answered: tell the target, if there is one */
+void dci_close(struct qp *qp);	/* nothing is sent again: tell the target, if there is one */
 /* dct.c: the receiving side of DC */
 void dct_receive(struct qp *qp, struct packet *p);
 void dct_free(struct qp *qp);		/* with it; nothing is completed */

@@ -252,6 +252,7 @@ static enum cmd_status cmd_destroy_qp(struct hca *hca, struct cmd *cmd)
 	if (!qp)
 		return REFUSE(cmd, CMD_BAD_RES, "no such QP");
 	cmd_says(cmd, "qpn %#x", qp->number);
+	dci_close(qp);
 	table_del(&hca->qps, qp->number);
 	qp_free(qp);
 	return CMD_OK;

@@ -254,6 +254,7 @@ enum cmd_status cmd_modify_qp(struct hca *hca, struct cmd *cmd)
 			qp_error(qp, 0);
 		return CMD_OK;
 	case MLX5_CMD_OP_2RST_QP:
+		dci_close(qp);
 		qp_stop(qp);
 		qp_clear_attributes(qp);
 		qp->state = QPS_RESET;

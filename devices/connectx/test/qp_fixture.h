@@ -206,6 +206,7 @@ void hca_uar_put(struct hca *h, struct uar *u) { u->users--; }
 uint16_t port_pkey(const struct hca *h, unsigned int index) { return 0xffff; }
 void mcg_detach_all(struct qp *qp) { }
 void dct_free(struct qp *qp) { }
+void dci_close(struct qp *qp) { }
 void odp_forget(struct hca *h, struct qp *qp) { forgotten++; }
 
 uint64_t hca_clock(const struct hca *h) { return now * 156 / 1000; }

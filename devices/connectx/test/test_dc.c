@@ -4,6 +4,7 @@
  * as the driver does it, and work requests as libmlx5 writes them.
  */
 #include "loopback_guest.h"
+#include "dct.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -485,6 +486,34 @@ static void an_initiator_takes_its_attributes(void **state)
 	assert_true(IFC_GET64(qpc, qpc, dc_access_key) == KEY);
 }
 
+/* So that its room at the target can be given to others. */
+static void who_goes_closes_its_connection(void **state)
+{
+	struct dct *dct = qp_get(hca, dctn)->dct;
+
+	for (int i = 0; i < 2; i++) {
+		post_srq(100, DATA_SIZE);
+		post_send_to(dctn, KEY, 100);
+		run_turns(50);
+		expect_receive(MLX5_CQE_RESP_SEND, 100, i);
+		expect_send(0);
+		assert_int_equal(dct->count, 1);
+		assert_false(list_item(dct->halves.next, struct half, entry)->closed);
+		if (i) {
+			destroy_qp(0);
+		} else {
+			IFC_SET(qp_2rst_in, in, qpn, qpn[0]);
+			COMMAND(2RST_QP, qp_2rst, 0);
+			put_be32((u8 *)record(0) + 4, 0);
+			at = 0;
+		}
+		run_turns(5);
+		assert_true(list_item(dct->halves.next, struct half, entry)->closed);
+		if (!i)
+			connect_qp(0);
+	}
+}
+
 /* At any time, one end or the other goes; nothing of it is left. */
 static void either_end_may_go_at_any_time(void **state)
 {
@@ -541,6 +570,7 @@ int main(void)
 		TEST(commands_find_their_own_kind),
 		TEST(what_a_dct_uses_stays),
 		TEST(an_initiator_takes_its_attributes),
+		TEST(who_goes_closes_its_connection),
 		TEST(either_end_may_go_at_any_time),
 	};
 
