@@ -8,12 +8,14 @@
  * not read, its output buffer is full and the switch drops what goes to it; if what it
  * sends has to wait for another port, its socket is not read; if it sends what is no frame,
  * or does not say hello in time, its connection ends.  Each turn handles FABRIC_TURN of
- * its frames.
+ * its frames.  Before it accepts the first one it enters the sandbox.
  */
 #define _GNU_SOURCE		/* accept4() */
 #include "fabric.h"
+#include "listener.h"
 #include "loop.h"
 #include "pcap.h"
+#include "sandbox.h"
 #include "switch.h"
 #include "trace.h"
 #include <errno.h>
@@ -23,13 +25,13 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define FABRIC_TURN 64
 #define FABRIC_HELLO_NS 5000000000ull
 #define FABRIC_PORT_ACTIVE 4
+/* Buffers of all ports are 40 MiB, held packets 17 MiB; groups and services are small. */
+#define FABRIC_MEMORY (256ul << 20)
 
 struct fabric {
 	struct loop *loop;
@@ -303,35 +305,6 @@ static void signal_ready(void *arg, uint32_t events)
 	loop_stop(f->loop);
 }
 
-/* -errno.  A socket that a fabric left behind when it was killed is replaced. */
-static int listen_on(const char *path)
-{
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	int fd, err = -ENAMETOOLONG;
-	struct stat st;
-
-	if (strlen(path) >= sizeof(at.sun_path))
-		return err;
-	strcpy(at.sun_path, path);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
-	if (!connect(fd, (struct sockaddr *)&at, sizeof(at))) {
-		err = -EADDRINUSE;
-		goto fail;
-	}
-	if (errno == ECONNREFUSED && !lstat(path, &st) && S_ISSOCK(st.st_mode))
-		unlink(path);
-	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) || listen(fd, SWITCH_PORTS)) {
-		err = -errno;
-		goto fail;
-	}
-	return fd;
-fail:
-	close(fd);
-	return err;
-}
-
 static const char usage[] =
 "connectx-fabric: an InfiniBand fabric between models of connectx\n"
 "\n"
@@ -448,23 +421,23 @@ static int fabric_start(struct fabric *f, const struct options *o)
 	f->sw = switch_new(f->loop, &o->faults, f->pcap);
 	if (!f->sw)
 		return fail("start", ENOMEM);
-	f->listener = listen_on(o->socket);
+	f->listener = listener_open(o->socket, SWITCH_PORTS);
 	if (f->listener < 0)
-		return fail(o->socket, -f->listener);
+		return 1;	/* its note says why */
 	if (loop_watch(f->loop, f->listener, EPOLLIN, listener_ready, f) ||
 	    loop_watch(f->loop, f->signals, EPOLLIN, signal_ready, f))
 		return fail("start", ENOMEM);
 	return 0;
 }
 
-static void fabric_end(struct fabric *f, const struct options *o)
+/* The sandbox removes no file, so the socket stays; the next fabric replaces it. */
+static void fabric_end(struct fabric *f)
 {
 	while (!list_empty(&f->models))
 		model_end(list_item(f->models.next, struct model, entry));
 	if (f->listener >= 0) {
 		loop_unwatch(f->loop, f->listener);
 		close(f->listener);
-		unlink(o->socket);
 	}
 	switch_free(f->sw);
 	pcap_close(f->pcap);
@@ -496,9 +469,12 @@ int main(int argc, char **argv)
 	ret = fabric_start(&f, &o);
 	if (!ret) {
 		note("listening on %s", o.socket);
+		ret = !!sandbox_enter(SANDBOX_FABRIC, FABRIC_MEMORY);
+	}
+	if (!ret) {
 		loop_run(f.loop);
 		report(switch_counters(f.sw));
 	}
-	fabric_end(&f, &o);
+	fabric_end(&f);
 	return ret;
 }

@@ -10,15 +10,13 @@
 #define _GNU_SOURCE	/* accept4() */
 #include "function.h"
 #include "link.h"
+#include "listener.h"
 #include "sandbox.h"
-#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 /* What the process takes besides what the guest's objects may. */
@@ -149,9 +147,6 @@ static void parse_options(struct options *o, int argc, char **argv)
 		wrong_usage("%s: all arguments are options", argv[optind]);
 	if (!o->socket)
 		wrong_usage("--socket PATH is missing: where QEMU connects to%s", "");
-	if (strlen(o->socket) >= sizeof(((struct sockaddr_un *)0)->sun_path))
-		wrong_usage("--socket %s: a socket's path has up to 107 bytes; "
-			    "take a shorter one, or a relative one", o->socket);
 	if (!o->guid)
 		o->guid = default_guid(o->socket);
 }
@@ -199,79 +194,6 @@ static const struct vfu_ops device = {
 };
 
 /* ------------------------------------------------------------------- the socket */
-
-/*
- * Whether somebody listens at the address.  A datagram socket cannot connect to a stream
- * socket, so that asking is not taken for a client; but a dead one refuses in its own way.
- */
-static bool is_live(const struct sockaddr_un *addr)
-{
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool dead;
-
-	if (fd < 0)
-		return true;
-	dead = connect(fd, (const void *)addr, sizeof(*addr)) && errno == ECONNREFUSED;
-	close(fd);
-	return !dead;
-}
-
-/* Remove what an earlier run left at the path.  false: it is none of ours. */
-static bool make_room(const struct sockaddr_un *addr)
-{
-	const char *path = addr->sun_path;
-	struct stat st;
-
-	if (lstat(path, &st))
-		return true;	/* bind() says why, if there is anything to say */
-	if (!S_ISSOCK(st.st_mode)) {
-		note("--socket %s: this exists and is not a socket; give another path", path);
-		return false;
-	}
-	if (is_live(addr)) {
-		note("--socket %s: somebody listens there, or it cannot be asked; end that "
-		     "process or give another path", path);
-		return false;
-	}
-	if (unlink(path)) {
-		note("--socket %s: the socket that is left there cannot be removed: %s", path,
-		     strerror(errno));
-		return false;
-	}
-	return true;
-}
-
-static int listen_at(const char *path)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	mode_t mask;
-	int fd, ret;
-
-	strncpy(addr.sun_path, path, sizeof(addr.sun_path) - 1);
-	if (!make_room(&addr))
-		return -1;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd < 0) {
-		note("a socket cannot be made: %s", strerror(errno));
-		return -1;
-	}
-	/* Who may connect owns the device, and has it write where he says. */
-	mask = umask(0077);
-	ret = bind(fd, (void *)&addr, sizeof(addr));
-	umask(mask);
-	if (ret) {
-		note("--socket %s: %s; does its directory exist?", path, strerror(errno));
-		close(fd);
-		return -1;
-	}
-	if (listen(fd, 1)) {
-		note("--socket %s: listen: %s", path, strerror(errno));
-		close(fd);
-		unlink(path);
-		return -1;
-	}
-	return fd;
-}
 
 static void stop_listening(struct model *m)
 {
@@ -390,7 +312,7 @@ static int set_up(struct model *m)
 		note("signals cannot be watched: %s", strerror(-ret));
 		return -1;
 	}
-	m->listener = listen_at(m->opt.socket);
+	m->listener = listener_open(m->opt.socket, 1);
 	if (m->listener < 0)
 		return -1;
 	hca = hca_new(m->loop, &m->dma, m->opt.guid);
@@ -448,7 +370,7 @@ int main(int argc, char **argv)
 	note("listening on %s, guid %016llx", m.opt.socket, (unsigned long long)m.opt.guid);
 	if (m.opt.log)
 		fprintf(stderr, "connectx: listening on %s\n", m.opt.socket);
-	if (sandbox_enter(HCA_MEMORY + OTHER_MEMORY))
+	if (sandbox_enter(SANDBOX_MODEL, HCA_MEMORY + OTHER_MEMORY))
 		m.status = 1;
 	else
 		loop_run(m.loop);

@@ -5,8 +5,10 @@
  *
  * The rule for the list: a call is on it if it acts on descriptors that are open, or on
  * the process' own memory.  None opens a file, makes a socket, connects, starts a process
- * or maps memory to be executed.  The one exception, unlink() for the socket in the file
- * system, is taken back by sandbox_narrow() before the guest has a say.
+ * or maps memory to be executed.  The one exception, unlink() for the model's socket in
+ * the file system, is taken back by sandbox_narrow() before the guest has a say.  The
+ * fabric has hostile clients while it listens, so it may accept() for good, but unlink()
+ * never.
  *
  * A sanitizer reads /proc, starts threads and more.  A build with one has no sandbox.
  */
@@ -25,7 +27,7 @@
 
 #ifdef __SANITIZE_ADDRESS__
 
-int sandbox_enter(size_t memory)
+int sandbox_enter(enum sandbox which, size_t memory)
 {
 	note("built with a sanitizer: there is no sandbox");
 	return 0;
@@ -38,7 +40,10 @@ int sandbox_narrow(void)
 
 #else
 
-static const int allowed[] = {
+/* Each list ends with END, which is no system call. */
+#define END __NR_SCMP_UNDEF
+
+static const int both[] = {
 	/* the loop */
 	SCMP_SYS(epoll_wait), SCMP_SYS(epoll_pwait), SCMP_SYS(epoll_ctl),
 	SCMP_SYS(timerfd_settime), SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
@@ -46,19 +51,19 @@ static const int allowed[] = {
 	/* the client, the fabric, the logs, signals by signalfd */
 	SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(readv), SCMP_SYS(writev),
 	SCMP_SYS(recvmsg), SCMP_SYS(sendmsg), SCMP_SYS(recvfrom), SCMP_SYS(sendto),
-	SCMP_SYS(accept4), SCMP_SYS(close), SCMP_SYS(fstat), SCMP_SYS(lseek),
-	SCMP_SYS(unlink), SCMP_SYS(unlinkat),
+	SCMP_SYS(close), SCMP_SYS(fstat), SCMP_SYS(lseek),
 	/* memory */
 	SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(brk),
 	/* the end, also by the handler of SIGBUS */
 	SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(rt_sigreturn),
-	/* sandbox_narrow() */
-	SCMP_SYS(seccomp),
+	END
 };
 
-/* Those that sandbox_narrow() takes back. */
-static const int first_only[] = {
-	SCMP_SYS(accept4), SCMP_SYS(unlink), SCMP_SYS(unlinkat), SCMP_SYS(seccomp),
+/* What one program needs besides.  sandbox_narrow() takes the model's back, itself too. */
+static const int of_one[][5] = {
+	[SANDBOX_MODEL] = { SCMP_SYS(accept4), SCMP_SYS(unlink), SCMP_SYS(unlinkat),
+			    SCMP_SYS(seccomp), END },
+	[SANDBOX_FABRIC] = { SCMP_SYS(accept4), END },
 };
 
 static int by_argument(scmp_filter_ctx ctx)
@@ -83,8 +88,32 @@ static int by_argument(scmp_filter_ctx ctx)
 	return ret;
 }
 
+static int add_each(scmp_filter_ctx ctx, uint32_t action, const int *calls)
+{
+	int ret = 0;
+
+	for (; !ret && *calls != END; calls++)
+		ret = seccomp_rule_add(ctx, action, *calls, 0);
+	return ret;
+}
+
+static int add_allowed(scmp_filter_ctx ctx, enum sandbox which)
+{
+	int ret = by_argument(ctx);
+
+	if (!ret)
+		ret = add_each(ctx, SCMP_ACT_ALLOW, both);
+	return ret ? ret : add_each(ctx, SCMP_ACT_ALLOW, of_one[which]);
+}
+
+static int add_taken_back(scmp_filter_ctx ctx, enum sandbox which)
+{
+	return add_each(ctx, SCMP_ACT_KILL_PROCESS, of_one[which]);
+}
+
 /* Make a filter, fill it by ADD, and put the process under it. */
-static int load(uint32_t otherwise, int (*add)(scmp_filter_ctx ctx))
+static int load(uint32_t otherwise, int (*add)(scmp_filter_ctx ctx, enum sandbox which),
+		enum sandbox which)
 {
 	scmp_filter_ctx ctx = seccomp_init(otherwise);
 	int ret;
@@ -94,30 +123,12 @@ static int load(uint32_t otherwise, int (*add)(scmp_filter_ctx ctx))
 	/* sandbox_enter() did this, and prctl() is not allowed any more the second time. */
 	ret = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_NNP, 0);
 	if (!ret)
-		ret = add(ctx);
+		ret = add(ctx, which);
 	if (!ret)
 		ret = seccomp_load(ctx);
 	seccomp_release(ctx);
 	if (ret)
 		note("no sandbox: seccomp: %s; is it allowed here?", strerror(-ret));
-	return ret;
-}
-
-static int add_allowed(scmp_filter_ctx ctx)
-{
-	int ret = by_argument(ctx);
-
-	for (size_t i = 0; !ret && i < sizeof(allowed) / sizeof(allowed[0]); i++)
-		ret = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, allowed[i], 0);
-	return ret;
-}
-
-static int add_first_only(scmp_filter_ctx ctx)
-{
-	int ret = 0;
-
-	for (size_t i = 0; !ret && i < sizeof(first_only) / sizeof(first_only[0]); i++)
-		ret = seccomp_rule_add(ctx, SCMP_ACT_KILL_PROCESS, first_only[i], 0);
 	return ret;
 }
 
@@ -133,7 +144,7 @@ static int limit(int resource, rlim_t most)
 	return setrlimit(resource, &r) ? -errno : 0;
 }
 
-int sandbox_enter(size_t memory)
+int sandbox_enter(enum sandbox which, size_t memory)
 {
 	int ret;
 
@@ -149,12 +160,12 @@ int sandbox_enter(size_t memory)
 		note("no sandbox: no_new_privs: %s", strerror(errno));
 		return -errno;
 	}
-	return load(SCMP_ACT_KILL_PROCESS, add_allowed);
+	return load(SCMP_ACT_KILL_PROCESS, add_allowed, which);
 }
 
 int sandbox_narrow(void)
 {
-	return load(SCMP_ACT_ALLOW, add_first_only);
+	return load(SCMP_ACT_ALLOW, add_taken_back, SANDBOX_MODEL);
 }
 
 #endif

@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the process gives up, because the guest drives it: it can be made to do nothing
- * that the loop does not need.  Both return 0 or -errno, with a note() that says why.
+ * What a program gives up, because guests drive it: it can be made to do nothing that its
+ * loop does not need.  Both functions return 0 or -errno, with a note() that says why.
  */
 #ifndef CONNECTX_SANDBOX_H
 #define CONNECTX_SANDBOX_H
 
 #include <stddef.h>
 
+enum sandbox {
+	SANDBOX_MODEL,	/* accept() and removal of its socket, until sandbox_narrow() */
+	SANDBOX_FABRIC,	/* accept(), for good */
+};
+
 /*
  * Before the loop runs, when all files are open.  From here on: use of the descriptors
- * that there are, accept() and removal of the socket.  MEMORY: how much the process may
- * take in all, the guest's shared memory not counted.
+ * that there are, and what WHICH says.  MEMORY: how much the process may take in all, the
+ * guest's shared memory not counted.
  */
-int sandbox_enter(size_t memory);
-/* When the client is connected: no accept() and no unlink() any more. */
+int sandbox_enter(enum sandbox which, size_t memory);
+/* The model, when its client is connected: no accept() and no unlink() any more. */
 int sandbox_narrow(void);
 
 #endif

@@ -12,6 +12,7 @@
 #include "clock.h"
 #include "vfio_msg.h"
 #include "world.h"
+#include <fcntl.h>
 #include <linux/vfio.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The sandbox, each case in a process of its own: what the loop does goes on, anything
- * else is the end.
+ * else is the end.  And the fabric's whole program in it: fabric-main.c is included.
  */
 #define _GNU_SOURCE
+#define main fabric_program
+#include "../fabric-main.c"
+#undef main
 #include "sandbox.h"
 #include "loop.h"
 #include <errno.h>
@@ -17,8 +20,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -29,6 +34,9 @@
 #else
 #define NO_SANDBOX false
 #endif
+
+/* Where a case runs: the model before and after its client has come, and the fabric. */
+enum where { FIRST_WALL, SECOND_WALL, IN_FABRIC, WHERES };
 
 static struct loop *loop;
 static int pair[2];
@@ -100,8 +108,17 @@ static void takes_too_much(void)
 	_exit(total < 2 * MEMORY ? 0 : 6);
 }
 
-/* The wait status of a child that does it behind one wall, or two. */
-static int in_sandbox(step *what, int walls)
+static int enter(enum where where)
+{
+	if (where == IN_FABRIC)
+		return sandbox_enter(SANDBOX_FABRIC, MEMORY);
+	if (sandbox_enter(SANDBOX_MODEL, MEMORY))
+		return -1;
+	return where == SECOND_WALL ? sandbox_narrow() : 0;
+}
+
+/* The wait status of a child that does it there. */
+static int in_sandbox(step *what, enum where where)
 {
 	int status;
 	pid_t pid = fork();
@@ -111,7 +128,7 @@ static int in_sandbox(step *what, int walls)
 		loop = loop_new();
 		if (!loop || socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
 			_exit(99);
-		if (sandbox_enter(MEMORY) || (walls == 2 && sandbox_narrow()))
+		if (enter(where))
 			_exit(100);
 		what();
 		_exit(0);
@@ -120,10 +137,18 @@ static int in_sandbox(step *what, int walls)
 	return status;
 }
 
+static void assert_the_end(step *what, enum where where)
+{
+	int status = in_sandbox(what, where);
+
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGSYS);
+}
+
 static void the_loop_goes_on(void **state)
 {
-	assert_int_equal(in_sandbox(works, 1), 0);
-	assert_int_equal(in_sandbox(works, 2), 0);
+	for (int where = 0; where < WHERES; where++)
+		assert_int_equal(in_sandbox(works, where), 0);
 }
 
 static void the_rest_is_the_end(void **state)
@@ -135,14 +160,9 @@ static void the_rest_is_the_end(void **state)
 
 	if (NO_SANDBOX)
 		skip();
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		for (int walls = 1; walls <= 2; walls++) {
-			int status = in_sandbox(bad[i], walls);
-
-			assert_true(WIFSIGNALED(status));
-			assert_int_equal(WTERMSIG(status), SIGSYS);
-		}
-	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		for (int where = 0; where < WHERES; where++)
+			assert_the_end(bad[i], where);
 }
 
 static void the_second_wall_ends_what_the_first_allows(void **state)
@@ -152,19 +172,152 @@ static void the_second_wall_ends_what_the_first_allows(void **state)
 	if (NO_SANDBOX)
 		skip();
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		int status = in_sandbox(bad[i], 2);
-
-		assert_int_equal(in_sandbox(bad[i], 1), 0);
-		assert_true(WIFSIGNALED(status));
-		assert_int_equal(WTERMSIG(status), SIGSYS);
+		assert_int_equal(in_sandbox(bad[i], FIRST_WALL), 0);
+		assert_the_end(bad[i], SECOND_WALL);
 	}
+}
+
+/* Models come and go, while those that are there may be hostile already. */
+static void the_fabric_takes_sockets_and_removes_no_file(void **state)
+{
+	if (NO_SANDBOX)
+		skip();
+	assert_int_equal(in_sandbox(takes_a_socket, IN_FABRIC), 0);
+	assert_the_end(removes_a_file, IN_FABRIC);
 }
 
 static void memory_has_an_end(void **state)
 {
 	if (NO_SANDBOX)
 		skip();
-	assert_int_equal(in_sandbox(takes_too_much, 2), 0);
+	assert_int_equal(in_sandbox(takes_too_much, SECOND_WALL), 0);
+	assert_int_equal(in_sandbox(takes_too_much, IN_FABRIC), 0);
+}
+
+/* ---- the program ---- */
+
+static struct {
+	char dir[32], socket[64], log[64], pcap[64];
+	pid_t pid;
+} program;
+
+static void program_start(void)
+{
+	char *words[] = { "connectx-fabric", "--socket", program.socket, "--pcap", program.pcap,
+			  "--trace" };
+
+	strcpy(program.dir, "/tmp/test_sandbox.XXXXXX");
+	assert_non_null(mkdtemp(program.dir));
+	snprintf(program.socket, sizeof(program.socket), "%s/socket", program.dir);
+	snprintf(program.log, sizeof(program.log), "%s/log", program.dir);
+	snprintf(program.pcap, sizeof(program.pcap), "%s/pcap", program.dir);
+	fflush(NULL);		/* not in both processes */
+	program.pid = fork();
+	assert_true(program.pid >= 0);
+	if (!program.pid) {
+		/* It must not outlive a test that fails. */
+		if (prctl(PR_SET_PDEATHSIG, SIGKILL) || !freopen(program.log, "w", stderr))
+			_exit(98);
+		exit(fabric_program(sizeof(words) / sizeof(words[0]), words));
+	}
+}
+
+static void send_frame(int fd, u8 type, const u8 *body, size_t len)
+{
+	u8 head[FABRIC_HEADER] = { type };
+
+	put_be16(head + 2, len);
+	assert_int_equal(write(fd, head, sizeof(head)), sizeof(head));
+	assert_int_equal(write(fd, body, len), len);
+}
+
+/* Its body has LEN bytes. */
+static void receive_frame(int fd, u8 type, u8 *body, size_t len)
+{
+	u8 head[FABRIC_HEADER];
+
+	assert_int_equal(recv(fd, head, sizeof(head), MSG_WAITALL), sizeof(head));
+	assert_int_equal(head[0], type);
+	assert_int_equal(be16_at(head + 2), len);
+	assert_int_equal(recv(fd, body, len, MSG_WAITALL), len);
+}
+
+/* A model that said hello; *LID is what it got. */
+static int join(uint64_t guid, uint16_t *lid)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	u8 hello_body[FABRIC_HELLO_SIZE], welcome[FABRIC_WELCOME_SIZE];
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0), tries = 0;
+
+	strcpy(at.sun_path, program.socket);
+	while (connect(fd, (struct sockaddr *)&at, sizeof(at))) {
+		assert_true(++tries < 1000);
+		usleep(10000);
+	}
+	put_be32(hello_body, FABRIC_MAGIC);
+	put_be64(hello_body + 4, guid);
+	send_frame(fd, FABRIC_HELLO, hello_body, sizeof(hello_body));
+	receive_frame(fd, FABRIC_WELCOME, welcome, sizeof(welcome));
+	*lid = be16_at(welcome);
+	return fd;
+}
+
+static void read_text(const char *path, char *text, size_t size)
+{
+	FILE *file = fopen(path, "r");
+
+	assert_non_null(file);
+	text[fread(text, 1, size - 1, file)] = 0;
+	fclose(file);
+}
+
+/* What /proc says of it, and who may connect. */
+static void assert_shut_in(void)
+{
+	char path[64], status[4096];
+	struct stat st;
+
+	assert_int_equal(stat(program.socket, &st), 0);
+	assert_int_equal(st.st_mode, S_IFSOCK | 0700);
+	if (NO_SANDBOX)
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/status", program.pid);
+	read_text(path, status, sizeof(status));
+	assert_non_null(strstr(status, "NoNewPrivs:\t1\n"));
+	assert_non_null(strstr(status, "Seccomp:\t2\n"));
+}
+
+/* It takes models, carries packets, answers for its administrator, and ends as it should. */
+static void the_fabrics_program_lives_in_it(void **state)
+{
+	u8 wire[26] = { 0 }, got[sizeof(wire)];
+	char log[4096];
+	uint16_t a, b;
+	int one, two, status;
+
+	program_start();
+	one = join(1, &a);
+	two = join(2, &b);
+	assert_shut_in();
+	put_be16(wire + 2, b);
+	put_be16(wire + 4, sizeof(wire) / 4);
+	put_be16(wire + 6, a);
+	send_frame(one, FABRIC_PACKET, wire, sizeof(wire));
+	receive_frame(two, FABRIC_PACKET, got, sizeof(got));
+	assert_memory_equal(got, wire, sizeof(wire));
+	put_be16(wire + 2, SWITCH_SM_LID);
+	send_frame(one, FABRIC_PACKET, wire, sizeof(wire));
+	close(one);				/* one leaves, another one comes */
+	one = join(3, &a);
+	assert_int_equal(kill(program.pid, SIGTERM), 0);
+	assert_int_equal(waitpid(program.pid, &status, 0), program.pid);
+	assert_int_equal(status, 0);
+	close(one);
+	close(two);
+	read_text(program.log, log, sizeof(log));
+	assert_non_null(strstr(log, "2 packets; 1 bad,"));
+	assert_int_equal(unlink(program.socket) | unlink(program.log) | unlink(program.pcap) |
+			 rmdir(program.dir), 0);
 }
 
 int main(void)
@@ -173,7 +326,9 @@ int main(void)
 		cmocka_unit_test(the_loop_goes_on),
 		cmocka_unit_test(the_rest_is_the_end),
 		cmocka_unit_test(the_second_wall_ends_what_the_first_allows),
+		cmocka_unit_test(the_fabric_takes_sockets_and_removes_no_file),
 		cmocka_unit_test(memory_has_an_end),
+		cmocka_unit_test(the_fabrics_program_lives_in_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
