@@ -3,8 +3,8 @@
  * The engine behind every access by key: mkey.h says what it does.
  *
  * A walk goes down from the access's own key.  Each mode cuts the range into pieces and
- * hands them on, to another key or, as bus addresses, to dma_run().  The lists are the
- * mlx5_mtt, mlx5_klm, mlx5_ksm and mlx5_stride_block_* of the kernel's qp.h.
+ * hands them on, to another key or, as bus addresses, to dma_run().  The lists of keys are
+ * the mlx5_wqe_umr_* of mlx5dv.h; the kernel's qp.h has the same, and for pages mlx5_mtt.
  *
  * What keeps it safe: a range is checked against a key before that key translates it, so
  * that positions are differences which cannot wrap; an index is compared with the size of
@@ -192,6 +192,18 @@ static enum mkey_result follow(struct walk *w, struct mkey *parent, uint64_t va,
 	return visit(w, m, to, n, depth + 1);
 }
 
+/* Entry I of a list of other keys.  In a list of equal blocks its length means nothing. */
+static const struct mlx5_wqe_umr_klm_seg *klm_at(const struct mkey *m, uint64_t i)
+{
+	return (const void *)(m->translation + sizeof(struct mlx5_wqe_umr_klm_seg) * i);
+}
+
+/* The header of a repeat block is as long as an entry, and lies where entry 0 would. */
+static const struct mlx5_wqe_umr_repeat_block_seg *repeat_block(const struct mkey *m)
+{
+	return (const void *)m->translation;
+}
+
 static enum mkey_result visit_ksm(struct walk *w, struct mkey *m, uint64_t va, size_t len,
 				  unsigned int depth)
 {
@@ -202,13 +214,13 @@ static enum mkey_result visit_ksm(struct walk *w, struct mkey *m, uint64_t va, s
 	while (len) {
 		uint64_t index = pos >> m->log_page, in = pos & (block - 1);
 		size_t n = block - in < len ? block - in : len;
+		const struct mlx5_wqe_umr_klm_seg *e;
 		enum mkey_result r;
-		const u8 *e;
 
 		if (index >= m->octowords)
 			return MKEY_DENIED;
-		e = m->translation + 16 * index;
-		r = follow(w, m, va, len, be32_at(e + 4), be64_at(e + 8) + in, n, depth);
+		e = klm_at(m, index);
+		r = follow(w, m, va, len, be32toh(e->mkey), be64toh(e->address) + in, n, depth);
 		if (r)
 			return r;
 		pos += n;
@@ -220,18 +232,18 @@ static enum mkey_result visit_ksm(struct walk *w, struct mkey *m, uint64_t va, s
 
 static bool is_repeat_block(const struct mkey *m)
 {
-	return m->octowords && be32_at(m->translation + 4) == REPEAT_BLOCK;
+	return m->octowords && be32toh(repeat_block(m)->op) == REPEAT_BLOCK;
 }
 
-/* Entries that changed since the last walk; in a repeat block the first is its header. */
+/* Entries that changed since the last walk. */
 static void sum_up(struct mkey *m)
 {
 	bool repeat = is_repeat_block(m);
 
 	for (; m->summed < m->octowords; m->summed++) {
 		uint32_t i = m->summed;
-		const u8 *e = m->translation + 16ull * i;
-		uint64_t bytes = repeat ? (i ? be16_at(e + 2) : 0) : be32_at(e);
+		uint64_t bytes = !repeat ? be32toh(klm_at(m, i)->byte_count) :
+				 i ? be16toh(repeat_block(m)->entries[i - 1].byte_count) : 0;
 
 		m->sums[i] = bytes + (i ? m->sums[i - 1] : 0);
 	}
@@ -262,26 +274,27 @@ static uint32_t entry_at(const struct mkey *m, uint32_t first, uint32_t end, uin
 static enum mkey_result visit_repeat(struct walk *w, struct mkey *m, uint64_t va, size_t len,
 				     unsigned int depth)
 {
-	uint64_t cycle = be32_at(m->translation), pos = va - m->start;
-	uint32_t repeat = be32_at(m->translation + 8), i = 0;
-	uint32_t count = be16_at(m->translation + 14);
+	const struct mlx5_wqe_umr_repeat_block_seg *block = repeat_block(m);
+	uint64_t cycle = be32toh(block->byte_count), pos = va - m->start;
+	uint32_t repeat = be32toh(block->repeat_count), i = 0;
+	uint32_t count = be16toh(block->num_ent);
 
 	if (!cycle || count >= m->octowords || m->sums[count] != cycle)
 		return MKEY_DENIED;
 	while (len) {
-		uint64_t round = pos / cycle, in = pos % cycle, rest;
+		const struct mlx5_wqe_umr_repeat_ent_seg *e;
+		uint64_t round = pos / cycle, in = pos % cycle, rest, to;
 		enum mkey_result r;
-		const u8 *e;
 		size_t n;
 
 		if (round >= repeat)
 			return MKEY_DENIED;
 		i = entry_at(m, 1, count + 1, in, i + 1);
-		e = m->translation + 16ull * i;
+		e = &block->entries[i - 1];
 		rest = m->sums[i] - in;
 		n = rest < len ? rest : len;
-		r = follow(w, m, va, len, be32_at(e + 4),
-			   be64_at(e + 8) + round * be16_at(e) + be16_at(e + 2) - rest, n, depth);
+		to = be64toh(e->va) + round * be16toh(e->stride) + be16toh(e->byte_count) - rest;
+		r = follow(w, m, va, len, be32toh(e->memkey), to, n, depth);
 		if (r)
 			return r;
 		pos += n;
@@ -301,19 +314,19 @@ static enum mkey_result visit_klm(struct walk *w, struct mkey *m, uint64_t va, s
 	if (is_repeat_block(m))
 		return visit_repeat(w, m, va, len, depth);
 	while (len) {
+		const struct mlx5_wqe_umr_klm_seg *e;
 		enum mkey_result r;
-		uint64_t rest;
-		const u8 *e;
+		uint64_t rest, to;
 		size_t n;
 
 		i = entry_at(m, 0, m->octowords, pos, i + 1);
 		if (i == m->octowords)
 			return MKEY_DENIED;
-		e = m->translation + 16ull * i;
+		e = klm_at(m, i);
 		rest = m->sums[i] - pos;
 		n = rest < len ? rest : len;
-		r = follow(w, m, va, len, be32_at(e + 4), be64_at(e + 8) + be32_at(e) - rest, n,
-			   depth);
+		to = be64toh(e->address) + be32toh(e->byte_count) - rest;
+		r = follow(w, m, va, len, be32toh(e->mkey), to, n, depth);
 		if (r)
 			return r;
 		pos += n;

@@ -3,10 +3,9 @@
  * Taking receive WQEs from a shared receive queue, and what a receive WQE says
  * (mlx5dv.h: mlx5_wqe_srq_next_seg, mlx5_wqe_data_seg; IBA volume 1, 10.2.9).
  *
- * A WQE of a linked list begins with 16 bytes that have, at 2, the index of the WQE after
- * it.  The guest sets that link before it counts the WQE in the doorbell record, and
- * always keeps one WQE more than it posts, so the link of a posted WQE is good.  The first
- * WQE is number 0.
+ * A WQE of a linked list begins with a segment that has the index of the WQE after it.  The
+ * guest sets that link before it counts the WQE in the doorbell record, and always keeps one
+ * WQE more than it posts, so the link of a posted WQE is good.  The first WQE is number 0.
  *
  * Links and the counter are the guest's.  A link is used only if it is inside the queue,
  * the counter only if it says that at most the whole queue is posted.  Each take is one
@@ -15,7 +14,8 @@
  */
 #include "srq.h"
 
-#define LINK_BYTES 16
+#define LINK_BYTES sizeof(struct mlx5_wqe_srq_next_seg)
+#define SEG(name) offsetof(struct mlx5_wqe_data_seg, name)
 #define INVALID_LKEY 0x100		/* MLX5_INVALID_LKEY of libmlx5 */
 
 struct srq *srq_get(struct hca *hca, uint32_t number)
@@ -35,10 +35,13 @@ struct srq *srq_get(struct hca *hca, uint32_t number)
  */
 void recv_parse(struct recv_wqe *r, const u8 *bytes, size_t len)
 {
+	const size_t step = sizeof(struct mlx5_wqe_data_seg);
+
 	r->segs = 0;
 	r->room = 0;
-	for (; len >= 16 && r->segs < RECV_SEGS; bytes += 16, len -= 16) {
-		uint32_t count = be32_at(bytes) & 0x7fffffff, lkey = be32_at(bytes + 4);
+	for (; len >= step && r->segs < RECV_SEGS; bytes += step, len -= step) {
+		uint32_t count = be32_at(bytes + SEG(byte_count)) & ~MLX5_INLINE_SEG;
+		uint32_t lkey = be32_at(bytes + SEG(lkey));
 
 		if (!count && lkey == INVALID_LKEY)
 			break;
@@ -46,7 +49,7 @@ void recv_parse(struct recv_wqe *r, const u8 *bytes, size_t len)
 			count = 1u << 31;
 		r->seg[r->segs].len = count;
 		r->seg[r->segs].lkey = lkey;
-		r->seg[r->segs].addr = be64_at(bytes + 8);
+		r->seg[r->segs].addr = be64_at(bytes + SEG(addr));
 		r->segs++;
 		r->room += count;
 	}
@@ -99,7 +102,7 @@ int srq_take(struct srq *srq, struct recv_wqe *r)
 			   srq->stride))
 		return srq_fail(srq, "buffer is not mapped");
 	if (!srq->cyclic) {
-		next = be16_at(wqe + 2);
+		next = be16_at(wqe + offsetof(struct mlx5_wqe_srq_next_seg, next_wqe_index));
 		if (next >= size)
 			return srq_fail(srq, "a link leads out of the queue");
 		srq->head = next;

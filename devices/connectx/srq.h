@@ -11,7 +11,8 @@
 #include "event.h"
 
 #define RECV_WQE_MAX 512		/* bytes */
-#define RECV_SEGS (RECV_WQE_MAX / 16)	/* data segments; one less if it has a link */
+/* Data segments; one less if it has a link. */
+#define RECV_SEGS ((int)(RECV_WQE_MAX / sizeof(struct mlx5_wqe_data_seg)))
 
 /* A receive WQE, taken from a queue. */
 struct recv_wqe {

@@ -2,8 +2,8 @@
 /*
  * The UMR work request: control segment, mlx5_wqe_umr_ctrl_seg, an mkey context of which
  * a mask says what counts, and entries of the key's list, in the WQE or in memory.
- * Flags and mask bits are those of the kernel's device.h and of mlx5dv.h, which name bit 5
- * of the flags differently and mean the same: the key has to be free.
+ * Flags and mask bits are those of mlx5dv.h, and here those which only the kernel's device.h
+ * has.  Both name bit 5 of the flags, in different words: the key has to be free.
  *
  * All or nothing: what may fail is looked at first, the list in memory too.  Then the
  * change is made, and nothing else runs in between.
@@ -16,44 +16,53 @@
 #include "umr.h"
 #include "qp.h"
 
-#define SEGMENTS 128		/* bytes before the list */
-#define MKEY_ANY_QPN 0xffffff
+/* Where the segments begin; the last one is the list, or the pointer to it. */
+#define UMR_CTRL sizeof(struct mlx5_wqe_ctrl_seg)
+#define UMR_MKC (UMR_CTRL + sizeof(struct mlx5_wqe_umr_ctrl_seg))
+#define UMR_LIST (UMR_MKC + sizeof(struct mlx5_wqe_mkey_context_seg))
+#define OCTOWORD 16u
 #define ALIGN_OCTOWORDS 4u	/* lists come in units of 64 bytes */
+#define MKEY_ANY_QPN 0xffffff
 
-enum {
-	UMR_CHECK_QPN = 1 << 3,
-	UMR_OFFSET = 1 << 4,
-	UMR_CHECK_NOT_FREE = 1 << 5,	/* fails unless the key is free */
-	UMR_CHECK_FREE = 1 << 6,	/* fails if it is */
-	UMR_INLINE = 1 << 7,
-	UMR_FLAGS = UMR_CHECK_QPN | UMR_OFFSET | UMR_CHECK_NOT_FREE | UMR_CHECK_FREE | UMR_INLINE,
-};
+#define FLAG(name) MLX5_WQE_UMR_CTRL_FLAG_##name
+#define FLAG_NOT_IF_FREE BIT(6)
+#define FLAGS (FLAG(CHECK_QPN) | FLAG(TRNSLATION_OFFSET) | FLAG(CHECK_FREE) | \
+	       FLAG_NOT_IF_FREE | FLAG(INLINE))
 
+#define MASK(name) MLX5_WQE_UMR_CTRL_MKEY_MASK_##name
+#define MASK_PAGE_SIZE BIT_ULL(1)
 #define MASK_PD BIT_ULL(7)
-#define MASK_RINVAL BIT_ULL(8)
-#define MASK_QPN BIT_ULL(14)
+#define MASK_EN_RINVAL BIT_ULL(8)
+#define MASK_LR BIT_ULL(17)
+#define MASK_SMALL_FENCE BIT_ULL(23)
+#define MASK_RELAXED_ORDERING_WRITE BIT_ULL(25)
+#define MASK_RELAXED_ORDERING_READ BIT_ULL(47)
 
-#define FIELD(bit_, field) { bit_, IFC_BIT(mkc, field), IFC_WIDTH(mkc, field) }
-#define FIELD64(bit_, field) { bit_, IFC_BIT(mkc, field), 32 }, \
-			     { bit_, IFC_BIT(mkc, field) + 32, 32 }
+#define FIELD(mask, field) { mask, IFC_BIT(mkc, field), IFC_WIDTH(mkc, field) }
+#define FIELD64(mask, field) { mask, IFC_BIT(mkc, field), 32 }, \
+			     { mask, IFC_BIT(mkc, field) + 32, 32 }
 
 /* What each bit of the mask takes over from the WQE; other bits are refused. */
 static const struct {
-	u8 mask_bit;
+	uint64_t mask;
 	uint16_t bit, width;
 } fields[] = {
-	FIELD64(0, len), FIELD(0, length64),
-	FIELD(1, log_page_size),
-	FIELD64(6, start_addr),
-	FIELD(7, pd),
-	FIELD(8, en_rinval),
-	FIELD(13, mkey_7_0),
-	FIELD(14, qpn),
-	FIELD(17, lr), FIELD(18, lw), FIELD(19, rr), FIELD(20, rw), FIELD(21, a),
-	FIELD(23, small_fence_on_rdma_read_response),
-	FIELD(25, relaxed_ordering_write),
-	FIELD(29, free),
-	FIELD(47, relaxed_ordering_read),
+	FIELD64(MASK(LEN), len), FIELD(MASK(LEN), length64),
+	FIELD(MASK_PAGE_SIZE, log_page_size),
+	FIELD64(MASK(START_ADDR), start_addr),
+	FIELD(MASK_PD, pd),
+	FIELD(MASK_EN_RINVAL, en_rinval),
+	FIELD(MASK(MKEY), mkey_7_0),
+	FIELD(MASK(QPN), qpn),
+	FIELD(MASK_LR, lr),
+	FIELD(MASK(ACCESS_LOCAL_WRITE), lw),
+	FIELD(MASK(ACCESS_REMOTE_READ), rr),
+	FIELD(MASK(ACCESS_REMOTE_WRITE), rw),
+	FIELD(MASK(ACCESS_ATOMIC), a),
+	FIELD(MASK_SMALL_FENCE, small_fence_on_rdma_read_response),
+	FIELD(MASK_RELAXED_ORDERING_WRITE, relaxed_ordering_write),
+	FIELD(MASK(FREE), free),
+	FIELD(MASK_RELAXED_ORDERING_READ, relaxed_ordering_read),
 };
 
 struct umr {
@@ -72,7 +81,7 @@ static uint64_t known_mask(void)
 	size_t i;
 
 	for (i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-		mask |= BIT_ULL(fields[i].mask_bit);
+		mask |= fields[i].mask;
 	return mask;
 }
 
@@ -81,40 +90,62 @@ static bool all_pds(const struct qp *qp)
 	return qp->service == QP_REG_UMR && qp->privileged;
 }
 
+#define CTRL(name) offsetof(struct mlx5_wqe_umr_ctrl_seg, name)
+
+/* Octowords.  An offset that is extended goes on in bytes that mlx5dv.h does not name. */
+static int parse_offset(struct umr *u, const u8 *ctrl)
+{
+	uint16_t low = be16_at(ctrl + CTRL(translation_offset));
+
+	if (u->flags & FLAG(TRNSLATION_OFFSET))
+		u->offset = (uint64_t)be32_at(ctrl + CTRL(rsvd1)) << 16 | low;
+	else if (low)	/* a signature's size */
+		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
+	return 0;
+}
+
+/* LIST: what the WQE has after the other segments, LEN bytes. */
+static int parse_list(struct umr *u, const struct qp *qp, const u8 *list, size_t len)
+{
+	uint32_t bytes;
+
+	if (u->flags & FLAG(INLINE)) {
+		u->inline_list = list;
+		return len < OCTOWORD * u->octowords ? MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR : 0;
+	}
+	if (len < sizeof(struct mlx5_wqe_data_seg))
+		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
+	bytes = be32_at(list + offsetof(struct mlx5_wqe_data_seg, byte_count));
+	if (bytes & MLX5_INLINE_SEG || bytes < OCTOWORD * u->octowords)
+		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
+	u->access = (struct mkey_access){
+		.key = be32_at(list + offsetof(struct mlx5_wqe_data_seg, lkey)),
+		.pd = qp->pd, .qpn = qp->number, .rights = MKEY_LOCAL_READ,
+		.any_pd = all_pds(qp), .privileged = qp->privileged,
+	};
+	u->addr = be64_at(list + offsetof(struct mlx5_wqe_data_seg, addr));
+	return 0;
+}
+
 /* Whether the WQE makes sense by itself. */
 static int parse(struct umr *u, const struct qp *qp, const u8 *wqe, size_t len)
 {
-	const u8 *ctrl = wqe + 16, *data = wqe + SEGMENTS;
+	const u8 *ctrl = wqe + UMR_CTRL;
+	int err;
 
-	if (len < SEGMENTS)
+	if (len < UMR_LIST)
 		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
-	u->flags = ctrl[0];
-	u->octowords = be16_at(ctrl + 4);
-	u->mask = be64_at(ctrl + 8);
-	if (u->flags & ~UMR_FLAGS || u->mask & ~known_mask())
+	u->flags = ctrl[CTRL(flags)];
+	u->octowords = be16_at(ctrl + CTRL(klm_octowords));
+	u->mask = be64_at(ctrl + CTRL(mkey_mask));
+	if (u->flags & ~FLAGS || u->mask & ~known_mask())
 		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
-	if (u->flags & UMR_CHECK_FREE && u->flags & UMR_CHECK_NOT_FREE)
+	if (u->flags & FLAG(CHECK_FREE) && u->flags & FLAG_NOT_IF_FREE)
 		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
-	if (u->flags & UMR_OFFSET)
-		u->offset = (uint64_t)be32_at(ctrl + 16) << 16 | be16_at(ctrl + 6);
-	else if (be16_at(ctrl + 6))	/* a signature's size */
-		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
-	if (!u->octowords)
-		return 0;
-
-	if (u->flags & UMR_INLINE) {
-		u->inline_list = data;
-		return len - SEGMENTS < 16ull * u->octowords ? MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR :
-							       0;
-	}
-	if (len < SEGMENTS + 16 || be32_at(data) >> 31 || be32_at(data) < 16ull * u->octowords)
-		return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
-	u->access = (struct mkey_access){
-		.key = be32_at(data + 4), .pd = qp->pd, .qpn = qp->number,
-		.rights = MKEY_LOCAL_READ, .any_pd = all_pds(qp), .privileged = qp->privileged,
-	};
-	u->addr = be64_at(data + 8);
-	return 0;
+	err = parse_offset(u, ctrl);
+	if (err || !u->octowords)
+		return err;
+	return parse_list(u, qp, wqe + UMR_LIST, len - UMR_LIST);
 }
 
 /* Whether this QP may do this to this key, in the state that it is in. */
@@ -125,14 +156,14 @@ static bool allowed(const struct umr *u, const struct qp *qp, const struct mkey 
 	if (!all_pds(qp) && (m->pd != qp->pd || u->mask & MASK_PD))
 		return false;
 	if (!qp->privileged &&
-	    (u->mask & MASK_RINVAL ||
+	    (u->mask & MASK_EN_RINVAL ||
 	     (m->mode != MLX5_MKC_ACCESS_MODE_KLMS && m->mode != MLX5_MKC_ACCESS_MODE_KSM)))
 		return false;
-	if (u->flags & UMR_CHECK_FREE && m->free)
+	if (u->flags & FLAG_NOT_IF_FREE && m->free)
 		return false;
-	if (u->flags & UMR_CHECK_NOT_FREE && !m->free)
+	if (u->flags & FLAG(CHECK_FREE) && !m->free)
 		return false;
-	if (u->flags & UMR_CHECK_QPN && m->qpn != MKEY_ANY_QPN && m->qpn != qp->number)
+	if (u->flags & FLAG(CHECK_QPN) && m->qpn != MKEY_ANY_QPN && m->qpn != qp->number)
 		return false;
 	return true;
 }
@@ -146,7 +177,7 @@ static bool change(const struct umr *u, struct hca *hca, const struct qp *qp,
 
 	mkey_context(m, mkc);
 	for (i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-		if (u->mask >> fields[i].mask_bit & 1)
+		if (u->mask & fields[i].mask)
 			ifc_set(mkc, fields[i].bit, fields[i].width,
 				ifc_get(seg, fields[i].bit, fields[i].width));
 	*next = *m;
@@ -154,7 +185,7 @@ static bool change(const struct umr *u, struct hca *hca, const struct qp *qp,
 		return false;
 	if (u->mask & MASK_PD && !hca_pd_valid(hca, 0, next->pd))
 		return false;
-	return !(u->mask & MASK_QPN) || qp->privileged || next->qpn == MKEY_ANY_QPN ||
+	return !(u->mask & MASK(QPN)) || qp->privileged || next->qpn == MKEY_ANY_QPN ||
 	       next->qpn == qp->number;
 }
 
@@ -179,7 +210,7 @@ static int64_t fitting(const struct umr *u, const struct mkey *m)
 static const u8 *fetch(struct hca *hca, const struct umr *u, size_t bytes)
 {
 	/* Only one UMR runs at a time.  A list may be read through the key that it changes. */
-	static u8 list[16 * (UINT16_MAX + 1)];
+	static u8 list[OCTOWORD * (UINT16_MAX + 1)];
 
 	if (u->inline_list)
 		return u->inline_list;
@@ -198,19 +229,19 @@ int umr_run(struct hca *hca, struct qp *qp, const u8 *wqe, size_t len, uint32_t 
 	if (err)
 		goto out;
 	err = MLX5_CQE_SYNDROME_MW_BIND_ERR;
-	if (!allowed(&u, qp, m) || !change(&u, hca, qp, m, wqe + 64, &next))
+	if (!allowed(&u, qp, m) || !change(&u, hca, qp, m, wqe + UMR_MKC, &next))
 		goto out;
 	err = MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
 	octowords = fitting(&u, m);
 	if (octowords < 0)
 		goto out;
 	err = MLX5_CQE_SYNDROME_LOCAL_PROT_ERR;
-	list = fetch(hca, &u, 16 * octowords);
+	list = fetch(hca, &u, OCTOWORD * octowords);
 	if (!list)
 		goto out;
 
 	if (octowords) {
-		memcpy(m->translation + 16 * u.offset, list, 16 * octowords);
+		memcpy(m->translation + OCTOWORD * u.offset, list, OCTOWORD * octowords);
 		if (next.summed > u.offset)
 			next.summed = u.offset;
 	}
