@@ -45,7 +45,7 @@ static const struct field general[] = {
 	GENERAL(pkey_table_size, 0),	/* 128 << 0 entries */
 	GENERAL(pkv, 1),
 	GENERAL(qkv, 1),
-	GENERAL(log_max_msg, 30),
+	GENERAL(log_max_msg, HCA_LOG_MAX_MSG),
 	GENERAL(local_ca_ack_delay, 16),	/* 0.27 s: a model may be scheduled out */
 	GENERAL(stat_rate_support, 0),	/* no rate is ever limited */
 	GENERAL(log_max_mcg, HCA_LOG_MCGS),

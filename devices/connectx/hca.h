@@ -56,6 +56,8 @@ enum { HCA_MEMIC_INCREMENT = 0, HCA_MEMIC_TEST_AND_SET = 1, HCA_MEMIC_OPS = 2 };
 #define HCA_LOG_MAX_WQ 15		/* entries of a send or receive queue */
 #define HCA_LOG_MAX_CQ 20
 #define HCA_LOG_MAX_EQ 16
+#define HCA_LOG_MAX_MSG 30
+#define MESSAGE_MAX (1ull << HCA_LOG_MAX_MSG)	/* bytes; neither sent nor taken if longer */
 #define HCA_MEMORY (256ul << 20)	/* bytes that the guest's objects may take here, at most */
 
 struct eq;

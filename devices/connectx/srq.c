@@ -53,6 +53,9 @@ void recv_parse(struct recv_wqe *r, const u8 *bytes, size_t len)
 		r->segs++;
 		r->room += count;
 	}
+	/* The completion has 32 bits for the length of what a peer sends. */
+	if (r->room > MESSAGE_MAX)
+		r->room = MESSAGE_MAX;
 }
 
 static void srq_event(struct srq *srq, unsigned int type)

@@ -19,7 +19,7 @@ struct recv_wqe {
 	uint16_t index;		/* wqe_counter of its completion */
 	unsigned int segs;
 	struct { uint32_t len, lkey; uint64_t addr; } seg[RECV_SEGS];
-	uint64_t room;		/* the sum of their lengths */
+	uint64_t room;		/* for a message: the sum of their lengths, MESSAGE_MAX at most */
 };
 
 struct srq {

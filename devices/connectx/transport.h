@@ -13,7 +13,6 @@
 /* One turn of work of a QP, at most. */
 #define TURN_BYTES 65536
 #define TURN_PACKETS 64
-#define MESSAGE_MAX (1ull << 31)	/* IBA 9.7.1 */
 #define OP_NONE 0xff
 #define VL_MANAGEMENT 15
 

@@ -12,6 +12,7 @@
  * Nothing here depends on the state of a QP: parsing the same bytes again gives the same.
  */
 #include "wqe.h"
+#include "hca.h"
 
 #define CTRL_DS 0x3f
 #define CTRL_FENCE 0xe0			/* of fm_ce_se */
@@ -19,7 +20,6 @@
 #define AV_GRH BIT(30)			/* of grh_gid_fl */
 #define INLINE_MAX 0x3ffu
 #define LENGTH_2G 0x80000000u		/* what a pointer of length 0 means (PRM) */
-#define MESSAGE_MAX (1u << 30)		/* log_max_msg of the capabilities */
 #define ATOMIC_BYTES 8
 #define OPMOD_EXTENDED_8 9		/* 8 | log2(size) - 2: the only size that is offered */
 

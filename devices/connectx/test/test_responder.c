@@ -130,6 +130,14 @@ static const struct scenario scenarios[] = {
 		{ IB_SEND_LAST, 11, 0, .out = "NAK1 11, ERR" } } },
 	{ "the whole range is checked at the first packet", QP_RC, 0, NULL, {
 		{ IB_WRITE_FIRST, 10, 256, FAKE_MEMORY, V(1), .out = "NAK2 10, ERR" } } },
+	{ "the longest write is judged by its key", QP_RC, 0, NULL, {
+		{ IB_WRITE_FIRST, 10, 256, MESSAGE_MAX, V(0), .out = "NAK2 10, ERR" } } },
+	{ "a longer one by its length", QP_RC, 0, NULL, {
+		{ IB_WRITE_FIRST, 10, 256, MESSAGE_MAX + 1, V(0), .out = "NAK1 10, ERR" } } },
+	{ "the longest read", QP_RC, 0, NULL, {
+		{ IB_READ_REQUEST, 10, 0, MESSAGE_MAX, V(0), .out = "NAK2 10, ERR" } } },
+	{ "a longer one", QP_RC, 0, NULL, {
+		{ IB_READ_REQUEST, 10, 0, MESSAGE_MAX + 1, V(0), .out = "NAK1 10, ERR" } } },
 	{ "a wrong key", QP_RC, 0, NULL, {
 		{ IB_WRITE_ONLY, 10, 1, 1, V(0), 0x2002, .out = "NAK2 10, ERR" } } },
 	{ "the reserved key is not for the wire", QP_RC, 0, NULL, {

@@ -473,7 +473,8 @@ static void test_page_offset(void **state)
 	put_seg(ram + SRQ_AT + 3 * 128 + 16, 9, 8, 7);
 	put_be32(ram + DB_AT, 1);
 	assert_int_equal(srq_take(srq_get(hca, IFC_GET(create_rmp_out, out, rmpn)), &r), 1);
-	assert_int_equal(r.room, 9 + 2 * (1ull << 31));
+	assert_int_equal(r.segs, 3);
+	assert_int_equal(r.seg[0].len, 9);
 	assert_int_equal(r.seg[0].lkey, 8);
 }
 
@@ -538,10 +539,18 @@ static void test_parse(void **state)
 	recv_parse(&r, bytes, 32);
 	assert_int_equal(r.seg[0].len, 0x80000000);
 	assert_int_equal(r.seg[1].len, 3);
+	/* There is room for the longest message, however long the list is. */
+	put_seg(bytes, MESSAGE_MAX - 3, 1, 0);
+	recv_parse(&r, bytes, 32);
+	assert_int_equal(r.room, MESSAGE_MAX);
+	put_seg(bytes, MESSAGE_MAX - 4, 1, 0);
+	recv_parse(&r, bytes, 32);
+	assert_int_equal(r.room, MESSAGE_MAX - 1);
 	for (i = 0; i < RECV_SEGS; i++)
 		put_seg(bytes + 16 * i, 0x7fffffff, 1, 0);
 	recv_parse(&r, bytes, sizeof(bytes));
-	assert_true(r.room == RECV_SEGS * 0x7fffffffull);
+	assert_int_equal(r.segs, RECV_SEGS);
+	assert_int_equal(r.room, MESSAGE_MAX);
 }
 
 #define WQ(field) IFC_BIT(rmpc, wq) + IFC_BIT(wq, field), IFC_WIDTH(wq, field)

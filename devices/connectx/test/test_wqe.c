@@ -4,6 +4,7 @@
  * what does not make sense; then random bytes for half a second, which sanitizers watch.
  */
 #include "wqe.h"
+#include "hca.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -361,7 +362,7 @@ static void test_limits(void **state)
 	assert_int_equal(parse(&q, &w, QP_RC), LEN_ERR);
 	/* The longest message, and one byte more. */
 	begin(&q, MLX5_OPCODE_SEND, 0, 0, 0);
-	add_data(&q, 1u << 30, 0x700, 0x1000);
+	add_data(&q, MESSAGE_MAX, 0x700, 0x1000);
 	assert_int_equal(parse(&q, &w, QP_RC), 0);
 	add_data(&q, 1, 0x700, 0x1000);
 	assert_int_equal(parse(&q, &w, QP_RC), LEN_ERR);
