@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * What the model says.  A line is made in a buffer of fixed size, and what is not
- * printable in it becomes a '?': names that a guest chose end up here, and must not
- * reach the operator's terminal as control sequences.
+ * printable ASCII in it becomes a '?': names that a guest chose end up here, and must not
+ * reach the operator's terminal as control sequences.  Those of ISO 6429 can also be made
+ * of bytes from 0x80 on, in UTF-8 too.
  */
 #include "trace.h"
 #include <stdarg.h>
 #include <string.h>
 #include <time.h>
 
-#define NOTES 1000
+#define NOTES 1000	/* lines, the one included that says that no more follow */
 
 bool tracing;
 static FILE *out;
@@ -22,7 +23,7 @@ static void say(const char *prefix, const char *fmt, va_list args)
 
 	vsnprintf(line, sizeof(line), fmt, args);
 	for (char *c = line; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
+		if (*c < ' ' || *c > '~')
 			*c = '?';
 	if (tracing) {
 		clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -42,18 +43,27 @@ void trace_line(const char *fmt, ...)
 	va_end(args);
 }
 
+/* Whether there may be one more line; the last one says that it is the last. */
+static bool may_note(void)
+{
+	if (tracing)
+		return true;
+	if (notes == NOTES)
+		return false;
+	if (++notes < NOTES)
+		return true;
+	fprintf(out ? out : stderr, "connectx: %d lines are enough: says no more\n", NOTES);
+	return false;
+}
+
 void note(const char *fmt, ...)
 {
 	va_list args;
 
-	if (notes > NOTES)
+	if (!may_note())
 		return;
 	va_start(args, fmt);
-	if (notes++ == NOTES)
-		fprintf(out ? out : stderr, "connectx: %d lines are enough: says no more\n",
-			NOTES);
-	else
-		say("connectx: ", fmt, args);
+	say("connectx: ", fmt, args);
 	va_end(args);
 }
 

@@ -4,7 +4,7 @@
  *
  * trace() - with --trace only: a readable line for each command, WQE and packet;
  * note()  - once for each event that its operator should know, such as an unknown
- *           command; limited to a thousand lines, because a guest can cause them.
+ *           command; limited to 1,000 lines without --trace, because a guest can cause them.
  */
 #ifndef CONNECTX_TRACE_H
 #define CONNECTX_TRACE_H
