@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The engine of the fuzz programs, with a target of this file: a run that looked at nothing,
+ * or at almost nothing, is not a success.  Each run is a process of its own.
+ */
+#define main engine
+#include "../fuzz/main.c"
+#undef main
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+
+static char said[1024];		/* the end of a run's output */
+static char directory[64];	/* the corpus */
+static unsigned int wait_us;	/* for each input */
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	usleep(wait_us);
+	return 0;
+}
+
+/* Give each case a corpus of FILES inputs. */
+static void begin(unsigned int files, unsigned int us)
+{
+	char path[128];
+
+	wait_us = us;
+	strcpy(directory, "/tmp/test_fuzz_engine.XXXXXX");
+	assert_non_null(mkdtemp(directory));
+	while (files--) {
+		snprintf(path, sizeof(path), "%s/%u", directory, files);
+		close(open(path, O_WRONLY | O_CREAT, 0600));
+	}
+}
+
+static void end(unsigned int files)
+{
+	char path[128];
+
+	while (files--) {
+		snprintf(path, sizeof(path), "%s/%u", directory, files);
+		unlink(path);
+	}
+	assert_int_equal(rmdir(directory), 0);
+}
+
+/* The exit status of a run with OPTION. */
+static int status_of(char *option)
+{
+	char *words[] = { "fuzz", directory, option };
+	int out[2], status;
+	size_t len = 0;
+	ssize_t n;
+	pid_t pid;
+
+	assert_int_equal(pipe(out), 0);
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		dup2(out[1], STDOUT_FILENO);
+		exit(engine(option ? 3 : 2, words));
+	}
+	close(out[1]);
+	while ((n = read(out[0], said + len, sizeof(said) - 1 - len)) > 0)
+		len += n;
+	said[len] = 0;
+	close(out[0]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void the_corpus_alone(void **state)
+{
+	begin(3, 0);
+	assert_int_equal(status_of(NULL), 0);
+	end(3);
+	assert_string_equal(said, "1..1\n# 3 files\nok 1 - corpus\n");
+}
+
+static void without_files_nothing_was_shown(void **state)
+{
+	begin(0, 0);
+	assert_int_equal(status_of(NULL), 1);
+	assert_non_null(strstr(said, "not ok 1 - corpus\n"));
+	assert_int_equal(status_of("-seconds=1"), 1);
+	assert_non_null(strstr(said, "\nok 2 - changed_inputs\n"));
+	end(0);
+}
+
+static void many_inputs_pass(void **state)
+{
+	begin(1, 100);
+	assert_int_equal(status_of("-seconds=1"), 0);
+	end(1);
+	assert_non_null(strstr(said, "\nok 2 - changed_inputs\n"));
+}
+
+static void few_inputs_fail(void **state)
+{
+	begin(1, 1000000 / LEAST + 20000);
+	assert_int_equal(status_of("-seconds=1"), 1);
+	end(1);
+	assert_non_null(strstr(said, "\nok 1 - corpus\n"));
+	assert_non_null(strstr(said, "\n# too few: at least 20\nnot ok 2 - changed_inputs\n"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_corpus_alone),
+		cmocka_unit_test(without_files_nothing_was_shown),
+		cmocka_unit_test(many_inputs_pass),
+		cmocka_unit_test(few_inputs_fail),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
