@@ -40,6 +40,7 @@ static uint32_t cq_index;		/* of the next CQE */
 static u8 in[0x10000], out[0x400];
 static struct work stop;
 static unsigned int turns;		/* before it runs */
+static unsigned int rnr_retry = 7;	/* of QPs that are connected; 7: for ever */
 
 static void must(bool good, const char *what)
 {
@@ -205,7 +206,7 @@ static void connect_qp(int end)
 		IFC_SET(qpc, qpc, log_sra_max, 4);
 		IFC_SET(qpc, qpc, log_rra_max, 4);
 		IFC_SET(qpc, qpc, retry_count, 7);
-		IFC_SET(qpc, qpc, rnr_retry, 7);
+		IFC_SET(qpc, qpc, rnr_retry, rnr_retry);
 		IFC_SET(qpc, qpc, remote_qpn, qpn[!end]);
 		IFC_SET(qpc, qpc, primary_address_path.rlid, LID);
 		IFC_SET(qpc, qpc, primary_address_path.vhca_port_num, 1);

@@ -33,7 +33,7 @@ static void expect_cqe(u8 opcode, uint32_t qp, u8 syndrome)
 	assert_int_equal(cqe[63] >> 4, opcode);
 	assert_int_equal(be32_at(cqe + 56) & 0xffffff, qp);
 	if (syndrome)
-		assert_int_equal(cqe[55], syndrome);
+		assert_int_equal(cqe[offsetof(struct mlx5_err_cqe, syndrome)], syndrome);
 }
 
 static void post_ud(int end, uint16_t at, uint32_t dqpn, uint16_t lid, uint32_t len)
@@ -132,6 +132,52 @@ static void a_send_error_of_ud_can_be_ended(void **state)
 	run_turns(50);
 	expect_cqe(MLX5_CQE_REQ, qpn[0], 0);
 	expect_cqe(MLX5_CQE_RESP_SEND, qpn[1], 0);
+	assert_null(next_cqe());
+}
+
+static void post_send(int end, uint16_t at)
+{
+	ring(end, at, put_data(send_block(end, at) + 16, 100, 0), MLX5_OPCODE_SEND, 0);
+}
+
+/* The sender has an error; the receiver has nothing, and goes on. */
+static void a_receiver_that_is_not_ready_has_no_completion(void **state)
+{
+	rnr_retry = 0;
+	two_qps(MLX5_QPC_ST_RC);
+	rnr_retry = 7;
+	post_recv(1, 0, 100, DATA_SIZE);
+	for (int i = 0; i < 3; i++)
+		post_send(0, i);
+	run_turns(50);
+	expect_cqe(MLX5_CQE_RESP_SEND, qpn[1], 0);
+	expect_cqe(MLX5_CQE_REQ, qpn[0], 0);
+	expect_cqe(MLX5_CQE_REQ_ERR, qpn[0], MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR);
+	expect_cqe(MLX5_CQE_REQ_ERR, qpn[0], MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
+	assert_null(next_cqe());
+	IFC_SET(query_qp_in, in, qpn, qpn[1]);
+	COMMAND(QUERY_QP, query_qp, 0);
+	assert_int_equal(IFC_GET(query_qp_out, out, qpc.state), MLX5_QPC_STATE_RTS);
+}
+
+/* A UMR of a key that does not permit one: an error of this end alone. */
+static void a_bind_that_is_refused(void **state)
+{
+	u8 *p;
+
+	two_qps(MLX5_QPC_ST_RC);
+	post_recv(1, 0, 100, DATA_SIZE);
+	post_send(0, 0);
+	p = send_block(0, 1) + 16;
+	memset(p, 0, 112);
+	p[0] = MLX5_WQE_UMR_CTRL_FLAG_INLINE;
+	ring(0, 1, p + 112, MLX5_OPCODE_UMR, mkey);
+	post_send(0, 3);
+	run_turns(50);
+	expect_cqe(MLX5_CQE_RESP_SEND, qpn[1], 0);
+	expect_cqe(MLX5_CQE_REQ, qpn[0], 0);
+	expect_cqe(MLX5_CQE_REQ_ERR, qpn[0], MLX5_CQE_SYNDROME_MW_BIND_ERR);
+	expect_cqe(MLX5_CQE_REQ_ERR, qpn[0], MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
 	assert_null(next_cqe());
 }
 
@@ -242,6 +288,8 @@ int main(void)
 		TEST(immediate_data_keeps_its_bytes),
 		TEST(inline_data_is_kept),
 		TEST(a_send_error_of_ud_can_be_ended),
+		TEST(a_receiver_that_is_not_ready_has_no_completion),
+		TEST(a_bind_that_is_refused),
 		TEST(multicast_comes_back_once),
 		TEST(a_qp_may_go_at_any_time),
 		TEST(counts_what_it_did),
