@@ -383,16 +383,3 @@ def build(programs):
     targets = [program.target for program in programs if program.target]
     if targets:
         build_tests(dict.fromkeys(targets))
-
-
-def expected_failures():
-    """{printed name of a case: why it fails}, from tests/expected-failures."""
-    expected = {}
-    with open(os.path.join(TESTS, "expected-failures"), encoding="utf-8") as file:
-        for line in file:
-            if line.strip() and not line.startswith("#"):
-                name, _, why = line.partition("  # ")
-                if not why.strip():
-                    sys.exit(f"tests/expected-failures: no reason given for {name.strip()}")
-                expected[name.strip()] = why.strip()
-    return expected

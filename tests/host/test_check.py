@@ -52,6 +52,7 @@ class Check(unittest.TestCase):
         self.write("tests/host/test_x.py", TESTS)
         self.write("tests/expected-failures",
                    "host/x: tests.host.test_x.T.test_known  # it is known\n")
+        self.write("tests/expected-skips", "")
         self.write("joined/tests/test_mr.py", "class MRTest(X):\n    def test_reg(self):\n")
 
     def write(self, name, text):
