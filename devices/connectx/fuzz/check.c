@@ -5,6 +5,7 @@
  * stays below its bound.
  */
 #include "check.h"
+#include "dct.h"
 #include "event.h"
 #include "transport.h"
 #include "world.h"
@@ -86,6 +87,22 @@ static void check_responder(const struct qp *qp)
 	must(qp->req.waits_fault == !!qp->fault[FAULT_REQUESTER]);
 }
 
+/* Those of a DCT are responders, with its number and nothing else of its own. */
+static void check_halves(const struct qp *qp)
+{
+	unsigned int count = 0;
+
+	for (struct list *e = qp->dct->halves.next; e != &qp->dct->halves; e = e->next) {
+		const struct half *h = list_item(e, struct half, entry);
+
+		check_responder(&h->qp);
+		must(!h->qp.req.count && h->qp.number == qp->number);
+		must(h->qp.srq == qp->srq && h->qp.recv_cq == qp->recv_cq);
+		count++;
+	}
+	must(count == qp->dct->count && count <= DCT_HALVES);
+}
+
 void check_device(struct hca *hca)
 {
 	struct qp *qp;
@@ -95,5 +112,7 @@ void check_device(struct hca *hca)
 	table_each(&hca->qps, n, qp) {
 		check_requester(qp);
 		check_responder(qp);
+		if (qp->dct)
+			check_halves(qp);
 	}
 }

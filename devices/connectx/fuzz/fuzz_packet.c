@@ -10,6 +10,7 @@
  */
 #include "../packet.c"
 #include "clock.h"
+#include "dct.h"
 #include "program.h"
 #include "wire.h"
 
@@ -105,11 +106,38 @@ static uint32_t near_psn(const struct qp *qp, bool request, u8 how)
 	return (request ? qp->resp.psn : qp->req.acked_psn) + away;
 }
 
+/* A request for a DC target, of a connection that it knows, or a new one. */
+static void make_up_dc(struct guest *g, struct input *in, struct packet *p)
+{
+	u8 how = in8(in), away = in8(in);
+	const struct half *h = NULL;
+	const struct qp *qp;
+
+	p->opcode = IB_DC << 5 | (p->opcode & 31);
+	p->dqpn = guest_number(g, DCT, in) & PSN_MASK;
+	p->sqpn = (how & 1 ? in16(in) : guest_number(g, QP, in)) & PSN_MASK;
+	p->dc_key = SETUP_DC_KEY ^ (how & 2);
+	p->dc_connection = in8(in);
+	qp = qp_get(g->w->hca, p->dqpn);
+	if (qp && qp->dct && !list_empty(&qp->dct->halves))
+		h = list_item(qp->dct->halves.next, struct half, entry);
+	if (!h || how & 4) {
+		p->psn = p->dc_first = how & 8 ? in16(in) : 0xfffffe;
+		return;
+	}
+	if (!(how & 16))
+		p->sqpn = h->qp.remote_qpn;
+	p->dc_connection = h->connection + (how >> 6 == 3 ? 1 : how >> 6 == 2 ? -1 : 0);
+	p->psn = near_psn(&h->qp, true, away) & PSN_MASK;
+	p->dc_first = how & 32 ? p->psn : h->qp.resp.psn;
+}
+
 static void make_up(struct guest *g, struct input *in)
 {
-	static const u8 transports[QP_SMI + 1] = {
+	static const u8 transports[QP_SERVICES] = {
 		[QP_RC] = IB_RC, [QP_UC] = IB_UC, [QP_UD] = IB_UD, [QP_XRC_INI] = IB_XRC,
 		[QP_XRC_TGT] = IB_XRC, [QP_GSI] = IB_UD, [QP_SMI] = IB_UD,
+		[QP_DCI] = IB_DC, [QP_DCT] = IB_DC,
 	};
 	static struct packet p;
 	static u8 wire[PACKET_WIRE_MAX];
@@ -140,6 +168,8 @@ static void make_up(struct guest *g, struct input *in)
 	p.length = flags & OP_PAYLOAD ? (how & 128 ? in16(in) % (PACKET_MTU + 1) : 256) : 0;
 	if (p.length == 256 && flags & OP_ONLY && op & 32)
 		p.dma_length = 256;
+	if (op >> 5 == IB_DC && packet_op(IB_DC << 5 | (op & 31)) & OP_REQUEST)
+		make_up_dc(g, in, &p);
 	arrive(g, wire, packet_write(&p, wire));
 }
 

@@ -357,6 +357,26 @@ int guest_make_qp(struct guest *g, const struct qp_spec *s)
 	return place;
 }
 
+int guest_make_dct(struct guest *g, const struct dct_spec *s)
+{
+	void *dctc = IFC_PTR(create_dct_in, g->in, dct_context_entry);
+
+	COMMAND(g, CREATE_DCT, 0, create_dct);
+	IFC_SET(dctc, dctc, pd, s->pd);
+	IFC_SET(dctc, dctc, cqn, s->cq);
+	IFC_SET(dctc, dctc, srqn_xrqn, s->srq);
+	IFC_SET(dctc, dctc, user_index, s->user_index);
+	IFC_SET(dctc, dctc, mtu, s->mtu);
+	IFC_SET(dctc, dctc, rre, s->access & 1);
+	IFC_SET(dctc, dctc, rwe, s->access >> 1 & 1);
+	IFC_SET(dctc, dctc, rae, s->access >> 2 & 1);
+	IFC_SET(dctc, dctc, min_rnr_nak, s->rnr_timer);
+	IFC_SET(dctc, dctc, cs_res, s->cs_res);
+	IFC_SET(dctc, dctc, port, 1);
+	IFC_SET64(dctc, dctc, dc_access_key, SETUP_DC_KEY);
+	return guest_create(g, DCT, 0xffffff);
+}
+
 static void fill_key(struct guest *g, const struct key_spec *s)
 {
 	void *mkc = IFC_PTR(create_mkey_in, g->in, memory_key_mkey_entry);

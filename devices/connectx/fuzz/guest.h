@@ -13,10 +13,11 @@
 #include "qp.h"
 #include "world.h"
 
-enum kind { UAR, PD, XRCD, EQ, CQ, SRQ, XSRQ, QP, MKEY, MEMIC, UCTX, UMEM, KINDS };
+enum kind { UAR, PD, XRCD, EQ, CQ, SRQ, XSRQ, QP, MKEY, MEMIC, UCTX, UMEM, DCT, KINDS };
 
 #define GUEST_MAX 16		/* of each kind; the oldest is forgotten */
 #define CHANGES 4
+#define SETUP_DC_KEY 0x1122334455667788ull
 
 struct guest_queue {		/* of a QP or an SRQ */
 	uint64_t record;
@@ -104,6 +105,13 @@ struct qp_spec {
 	unsigned int umem;		/* as that of a CQ */
 };
 int guest_make_qp(struct guest *g, const struct qp_spec *s);
+
+/* Its key is SETUP_DC_KEY. */
+struct dct_spec {
+	uint32_t pd, cq, srq, user_index;
+	u8 mtu, access, rnr_timer, cs_res;
+};
+int guest_make_dct(struct guest *g, const struct dct_spec *s);
 
 struct key_spec {
 	u8 mode, rights, variant;

@@ -111,6 +111,23 @@ static void put_address(struct guest *g, struct writer *w, struct input *in)
 	p[47] = how >> 6;
 }
 
+/* The address of a DC target. */
+static void put_target(struct guest *g, struct writer *w, struct input *in)
+{
+	u8 how = in8(in);
+	u8 *p = put(w, how & 1 ? 48 : 16);
+
+	put_be64(p, SETUP_DC_KEY ^ (how & 2));
+	put_be32(p + 8, guest_number(g, how & 4 ? QP : DCT, in) |
+		 (how & 1 ? MLX5_EXTENDED_UD_AV : 0));
+	p[12] = how >> 6;
+	put_be16(p + 14, how & 8 ? in16(in) : g->w->hca->port.lid);
+	if ((how & 0x31) != 0x31)
+		return;
+	put_be32(p + 28, 1u << 30);
+	port_gid(g->w->hca, 0, p + 32);
+}
+
 /* A context and a list for a key.  Returns the key. */
 static uint32_t put_umr(struct guest *g, struct writer *w, struct input *in)
 {
@@ -223,6 +240,8 @@ static uint32_t put_operation(struct guest *g, struct writer *w, u8 *opcode, u8 
 		return in8(in) & 1 ? put_repeat(g, w, in) : put_umr(g, w, in);
 	if (st == MLX5_QPC_ST_UD || st == MLX5_QPC_ST_QP0 || st == MLX5_QPC_ST_QP1)
 		put_address(g, w, in);
+	if (st == MLX5_QPC_ST_DCI)
+		put_target(g, w, in);
 	if (st == MLX5_QPC_ST_XRC)
 		put_be32(put(w, 16), guest_number(g, XSRQ, in));
 	switch (*opcode) {

@@ -14,7 +14,7 @@
 
 static const struct cmd_op *const tables[] = {
 	hca_ops, caps_ops, port_ops, eq_ops, cq_ops, srq_ops, qp_ops, mkey_ops, odp_ops,
-	memic_ops, mcg_ops, devx_ops,
+	memic_ops, mcg_ops, devx_ops, dct_ops,
 };
 
 static const struct cmd_op *nth_op(unsigned int n)
@@ -120,7 +120,7 @@ static void make_qp(struct guest *g, struct input *in)
 {
 	static const u8 sts[] = {
 		MLX5_QPC_ST_RC, MLX5_QPC_ST_UC, MLX5_QPC_ST_UD, MLX5_QPC_ST_XRC,
-		MLX5_QPC_ST_REG_UMR, MLX5_QPC_ST_QP0, MLX5_QPC_ST_QP1,
+		MLX5_QPC_ST_REG_UMR, MLX5_QPC_ST_QP0, MLX5_QPC_ST_QP1, MLX5_QPC_ST_DCI,
 	};
 	static const u8 types[] = { 0, 1, 3, 0 };
 	u8 what = in8(in), sizes = in8(in), page = in8(in);
@@ -137,6 +137,18 @@ static void make_qp(struct guest *g, struct input *in)
 	};
 
 	guest_make_qp(g, &s);
+}
+
+static void make_dct(struct guest *g, struct input *in)
+{
+	u8 how = in8(in);
+	struct dct_spec s = {
+		.pd = guest_number(g, PD, in), .cq = guest_number(g, CQ, in),
+		.srq = guest_number(g, SRQ, in), .user_index = in8(in), .mtu = 1 + how % 5,
+		.access = how >> 5, .rnr_timer = in8(in) & 31, .cs_res = how & 8 ? 2 : 0,
+	};
+
+	guest_make_dct(g, &s);
 }
 
 static void make_key(struct guest *g, struct input *in)
@@ -220,7 +232,8 @@ static void destroy(struct guest *g, struct input *in)
 		{ MLX5_CMD_OP_DESTROY_RMP, SRQ }, { MLX5_CMD_OP_DESTROY_XRC_SRQ, XSRQ },
 		{ MLX5_CMD_OP_DEALLOC_PD, PD }, { MLX5_CMD_OP_DEALLOC_UAR, UAR },
 		{ MLX5_CMD_OP_DEALLOC_XRCD, XRCD }, { MLX5_CMD_OP_DESTROY_UCTX, UCTX },
-		{ MLX5_CMD_OP_DESTROY_UMEM, UMEM },
+		{ MLX5_CMD_OP_DESTROY_UMEM, UMEM }, { MLX5_CMD_OP_DRAIN_DCT, DCT },
+		{ MLX5_CMD_OP_DESTROY_DCT, DCT },
 	};
 	unsigned int i = in8(in) % (sizeof(ops) / sizeof(*ops));
 
@@ -477,7 +490,7 @@ static void command(struct guest *g, struct input *in)
 	static void (*const commands[])(struct guest *g, struct input *in) = {
 		any_command, make_something, make_something, make_qp, make_key, move_qp,
 		move_qp, connect_qps, destroy, destroy, modify_queue, resume_fault, groups,
-		device_memory, any_entry, any_command,
+		device_memory, any_entry, make_dct,
 	};
 	u8 which = in8(in);
 

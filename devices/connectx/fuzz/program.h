@@ -19,8 +19,8 @@ void program_run(struct guest *g, struct input *in);
 void setup_driver(struct guest *g);
 /*
  * And keys of all modes, an SRQ of each kind, and pairs of QPs that are connected to each
- * other, with receives posted: RC, UC, UD, XRC, RC with an SRQ, UMR and GSI.  The bits of
- * WITHOUT leave pairs out.
+ * other, with receives posted: RC, UC, UD, XRC, RC with an SRQ, UMR and GSI, DC initiators
+ * and their targets.  The bits of WITHOUT leave pairs out.
  */
 void setup_traffic(struct guest *g, u8 without);
 

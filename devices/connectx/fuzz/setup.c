@@ -5,7 +5,7 @@
 #define PAGE_KEYS 8		/* pages that the MTT keys name */
 
 enum { RC_A, RC_B, UC_A, UC_B, UD_A, UD_B, XRC_INI, XRC_TGT, SRQ_A, SRQ_B, UMR_QP, GSI_QP,
-       SETUP_QPS };
+       DCI_A, DCI_B, SETUP_QPS };
 enum { PAGES_QP = 0, PAGES_CQ = 14, PAGES_EQ = 18, PAGES_SRQ = 20 };
 
 void setup_driver(struct guest *g)
@@ -96,6 +96,8 @@ static void setup_qps(struct guest *g, u8 without)
 		[SRQ_B] = { .st = MLX5_QPC_ST_RC, .rq_type = 1 },
 		[UMR_QP] = { .st = MLX5_QPC_ST_REG_UMR, .rq_type = 3, .privileged = true },
 		[GSI_QP] = { .st = MLX5_QPC_ST_QP1, .privileged = true },
+		[DCI_A] = { .st = MLX5_QPC_ST_DCI, .rq_type = 1 },
+		[DCI_B] = { .st = MLX5_QPC_ST_DCI, .rq_type = 1 },
 	};
 
 	for (unsigned int i = 0; i < SETUP_QPS; i++) {
@@ -112,6 +114,19 @@ static void setup_qps(struct guest *g, u8 without)
 		if (!(without >> i / 2 & 1))
 			must(guest_make_qp(g, &s) >= 0);
 	}
+}
+
+/* Two, so that an initiator may go from one to the other. */
+static void setup_dcts(struct guest *g)
+{
+	struct dct_spec s = {
+		.pd = guest_last(g, PD), .cq = guest_last(g, CQ), .srq = guest_last(g, SRQ),
+		.user_index = 0x66, .mtu = 1, .access = 7, .rnr_timer = 1,
+	};
+
+	must(guest_make_dct(g, &s) >= 0);
+	s.cs_res = MLX5_DCTC_CS_RES_UP_TO_64B;
+	must(guest_make_dct(g, &s) >= 0);
 }
 
 static void setup_paths(struct guest *g)
@@ -146,6 +161,8 @@ void setup_traffic(struct guest *g, u8 without)
 	setup_keys(g);
 	setup_srqs(g);
 	setup_qps(g, without);
+	if (!(without >> DCI_A / 2 & 1))
+		setup_dcts(g);
 	setup_paths(g);
 	setup_receives(g);
 }
