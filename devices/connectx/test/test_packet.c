@@ -275,8 +275,8 @@ static void test_ops(void **state)
 		{ 0xc6, OP_VALID | OP_REQUEST | OP_FIRST | OP_RETH | OP_DC | OP_PAYLOAD },
 		{ 0xd1, OP_VALID | OP_ONLY | OP_AETH },
 		{ 0xd8, OP_VALID | OP_REQUEST | OP_ONLY | OP_DC },
-		{ 0x15, 0 }, { 0x18, 0 }, { 0xb8, 0 }, { 0x2c, 0 }, { 0x31, 0 }, { 0x37, 0 }, { 0x40, 0 },
-		{ 0x60, 0 }, { 0x81, 0 }, { 0xe0, 0 },
+		{ 0x15, 0 }, { 0x18, 0 }, { 0xb8, 0 }, { 0x2c, 0 }, { 0x31, 0 }, { 0x37, 0 },
+		{ 0x40, 0 }, { 0x60, 0 }, { 0x81, 0 }, { 0xe0, 0 },
 	};
 
 	for (unsigned int i = 0; i < sizeof(table) / sizeof(*table); i++)
