@@ -6,10 +6,13 @@
         ...
         fabric.check()
 
-The process dies with the thread that has started it.
+At the end it says in its log what it did with the packets.  The process dies with the
+thread that has started it.
 """
 
+import contextlib
 import os
+import signal
 import subprocess
 import time
 
@@ -17,22 +20,28 @@ from mrfd import console
 from mrfd import machine
 from mrfd.machine import BootError
 from mrfd.paths import SCRIPTS, inside
+from mrfd.processes import below
+
+PROGRAM = "connectx-fabric"
+END_LIMIT = 60  # seconds in which it ends after SIGTERM
 
 
 class Fabric:
     """A context in which connectx-fabric runs, with these options.  Its directory in
-    build/run has the socket, which every userland sees by the same short name, and the log."""
+    build/run has the socket, which every userland sees by the same short name, and, unless
+    there is another log_dir, fabric.log.  It is an error if it does not end well."""
 
-    def __init__(self, *options):
-        self.options = options
+    def __init__(self, *options, log_dir=None):
+        self.options, self.log_dir = options, log_dir
 
     def __enter__(self):
         directory = machine.log_directory("fabric")
-        path, self.log = (os.path.join(directory, name) for name in ("socket", "fabric.log"))
+        path = os.path.join(directory, "socket")
+        self.log = os.path.join(self.log_dir or directory, "fabric.log")
         self.socket = inside(path)
         with open(self.log, "wb") as log:
             self._process = subprocess.Popen(
-                [os.path.join(SCRIPTS, "enter"), f"{machine.model_directory()}/connectx-fabric",
+                [os.path.join(SCRIPTS, "enter"), f"{machine.model_directory()}/{PROGRAM}",
                  "--socket", self.socket, *self.options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         try:
@@ -43,17 +52,47 @@ class Fabric:
                     raise BootError("the fabric does not listen after 30 s")
                 time.sleep(0.01)
         except BaseException:
-            self.__exit__()
+            self._kill()
             raise
         return self
 
     def check(self):
         """BootError if it has ended."""
         if self._process.poll() is not None:
-            with open(self.log, errors="replace") as log:
-                raise BootError(f"the fabric has ended, status {self._process.returncode}; the end "
-                                f"of {self.log}:\n{console.tail(log.read())}")
+            raise self._error(f"has ended, status {self._process.returncode}")
 
-    def __exit__(self, *_):
+    def pid(self):
+        """The process of connectx-fabric itself; None if it has ended."""
+        return next((pid for pid, name in below(self._process.pid).items() if name == PROGRAM),
+                    None)
+
+    def __exit__(self, kind, *_):
+        try:
+            if kind is None:  # else what is being reported is the cause
+                self._end()
+        finally:
+            self._kill()
+
+    def _end(self):
+        """Have it write its report and end.  Only the process itself may get the signal:
+        scripts/enter, or rather bwrap, would die of it and take the process along."""
+        self.check()
+        pid = self.pid()
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        try:
+            self._process.wait(END_LIMIT)
+        except subprocess.TimeoutExpired:
+            raise self._error(f"does not end: {END_LIMIT} s have passed since SIGTERM") from None
+        if self._process.returncode:
+            raise self._error(f"has ended badly, status {self._process.returncode}")
+
+    def _error(self, what):
+        with open(self.log, errors="replace") as log:
+            return BootError(f"the fabric {what}; the end of {self.log}:\n"
+                             f"{console.tail(log.read())}")
+
+    def _kill(self):
         self._process.kill()
         self._process.wait()

@@ -8,28 +8,9 @@ import unittest
 from mrfd import environment
 from mrfd import machine
 from mrfd.paths import SCRIPTS, TOP, inside
+from mrfd.processes import below
 
 BOOT = os.path.join(SCRIPTS, "boot")
-
-
-def below(pid):
-    """The processes that come from this one: {pid: the name of its program}"""
-    parents, found = {}, {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as stat, \
-                    open(f"/proc/{name}/cmdline", "rb") as words:
-                program = os.path.basename(words.read().split(b"\0")[0]).decode()
-                parents.setdefault(int(stat.read().rpartition(")")[2].split()[1]), []).append(
-                    (int(name), program))
-        except OSError:
-            pass
-    more = [pid]
-    while more:
-        for child, program in parents.get(more.pop(), ()):
-            found[child] = program
-            more.append(child)
-    return found
 
 
 class GuestsWithModel(unittest.TestCase):

@@ -1,16 +1,78 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Two guests with a ConnectX model each, on one fabric: the programs of rdma-core,
-perftest and libfabric (tests/host/two-guests), also if packets are lost."""
+perftest and libfabric (tests/host/two-guests), also if packets are lost, come twice, late
+or in another order.  And a fabric that does not end well is not taken for a success."""
 
 import os
 import re
 import sys
+import tempfile
+import time
 import unittest
+from unittest import mock
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
+from mrfd import fabric  # noqa: E402
+from mrfd import machine  # noqa: E402
+from mrfd.paths import BUILD, inside  # noqa: E402
 from tests.host.model import GuestsWithModel  # noqa: E402
+
+# A fabric that does {}, then listens.
+STUB = """#!/bin/bash
+exec -a connectx-fabric bash -c '{}; touch "$2"; while :; do sleep 0.1; done' bash "$@"
+"""
+
+
+class End(unittest.TestCase):
+    """What becomes of connectx-fabric at the end, with stubs for it."""
+
+    def fabric(self, does):
+        """A Fabric whose program does this in bash before it listens."""
+        os.makedirs(BUILD, exist_ok=True)
+        directory = tempfile.TemporaryDirectory(dir=BUILD)
+        self.addCleanup(directory.cleanup)
+        path = os.path.join(directory.name, "connectx-fabric")
+        with open(path, "w", encoding="utf-8") as stub:
+            stub.write(STUB.format(does))
+        os.chmod(path, 0o755)
+        where = mock.patch.object(machine, "model_directory", lambda: inside(directory.name))
+        where.start()
+        self.addCleanup(where.stop)
+        return fabric.Fabric(log_dir=directory.name)
+
+    def test_it_may_write_its_report(self):
+        with self.fabric('trap "echo the report; exit 0" TERM') as running:
+            pid = running.pid()
+        self.assertFalse(os.path.exists(f"/proc/{pid}"))
+        with open(running.log, encoding="utf-8") as log:
+            self.assertEqual(log.read(), "the report\n")
+
+    def test_one_that_ends_badly_is_an_error_with_its_last_words(self):
+        with self.assertRaisesRegex(machine.BootError, r"(?s)status 3.*\ntwo leaks$"):
+            with self.fabric('trap "echo two leaks; exit 3" TERM'):
+                pass
+
+    def test_one_that_dies_of_the_signal_is_an_error(self):
+        with self.assertRaisesRegex(machine.BootError, "badly, status 143"):
+            with self.fabric(":"):
+                pass
+
+    def test_one_that_does_not_end_is_an_error_and_is_killed(self):
+        with mock.patch.object(fabric, "END_LIMIT", 1):
+            with self.assertRaisesRegex(machine.BootError, "does not end"):
+                with self.fabric('trap "" TERM') as running:
+                    pid = running.pid()
+        end = time.monotonic() + 20
+        while os.path.exists(f"/proc/{pid}"):  # the kernel kills it, soon
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+
+    def test_it_hides_no_error_of_a_guest(self):
+        with self.assertRaises(ZeroDivisionError):
+            with self.fabric('trap "exit 3" TERM'):
+                print(1 / 0)
 
 
 class Fabric(GuestsWithModel):
@@ -26,8 +88,14 @@ class Fabric(GuestsWithModel):
     def test_programs_talk(self):
         self.both("all")
 
-    def test_programs_talk_if_packets_are_lost(self):
-        self.both("reliable", "--fabric=--drop 1 --seed 7")
+    def test_programs_talk_if_packets_are_lost_doubled_late_or_overtaken(self):
+        with tempfile.TemporaryDirectory() as logs:
+            self.both("reliable", "--log-dir", logs,
+                      "--fabric=--drop 1 --duplicate 1 --reorder 1 --delay 100 --seed 7")
+            with open(os.path.join(logs, "fabric.log"), encoding="utf-8") as log:
+                report = log.read()
+        for what in "dropped", "duplicated", "reordered":
+            self.assertRegex(report, rf"\b[1-9]\d* {what}\b")
 
 
 if __name__ == "__main__":
