@@ -49,7 +49,7 @@ RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
 # report has three heads, of which add_dma_entry() makes no other.
 #
 # By default the driver makes 6120 mkeys in the background, and destroys them one by one
-# at power-off.  With profile 0 it makes none in advance.
+# when it is unbound.  With profile 0 it makes none in advance.
 CONNECTX = Device("connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
                   "reg_mr_fd memfd on-demand atomics window-type-1 window-type-2 rdma-cm "
                   "mlx5-queues follows-moves",

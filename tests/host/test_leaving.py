@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The ConnectX goes away while processes use it (tests/host/leaves-in-use): unbound from
-its driver, removed from the bus, pulled out of its slot, or with its model killed."""
+its driver, removed from the bus, pulled out of its slot, or with its model killed.  And
+with all the mkeys of the driver's default profile it goes and comes back soon."""
 
 import os
 import signal
 import sys
+import tempfile
 import unittest
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
+from mrfd import beside  # noqa: E402
 from mrfd import machine  # noqa: E402
 from tests.host.model import GuestsWithModel  # noqa: E402
 
@@ -38,6 +41,21 @@ class Leaving(GuestsWithModel):
         said = process.communicate(timeout=60)[1]
         self.assertEqual(process.returncode, machine.BROKEN)
         self.assertIn("the ConnectX model failed: it died of SIGKILL while the guest ran", said)
+
+    def test_unbound_with_the_default_profile(self):
+        """The driver destroys thousands of mkeys; the model's part of that is short.
+
+        Of prof_sel=0, which every guest has, and this one the last one holds."""
+        with tempfile.TemporaryDirectory() as logs:
+            done = self.boot("--log-dir", logs, "--append", "mlx5_core.prof_sel=2",
+                             "--timeout", "900", LEAVES, "full", timeout=1000)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            with open(os.path.join(logs, "connectx.log"), encoding="utf-8") as log:
+                own = beside.own_time(log.read())
+        count, mean, _ = own["DESTROY_MKEY 202"]
+        print(f"{done.stdout}the model took {mean} us for each of {count} mkeys", flush=True)
+        self.assertGreater(count, 6000)
+        self.assertLess(mean, 100, "microseconds, of which the aim is 20")
 
 
 if __name__ == "__main__":
