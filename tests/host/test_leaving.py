@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The ConnectX goes away while processes use it (tests/host/leaves-in-use): unbound from
-its driver, removed from the bus, pulled out of its slot, or with its model killed.  And
-with all the mkeys of the driver's default profile it goes and comes back soon."""
+its driver, also for a reset, reloaded by devlink, removed from the bus, pulled out of its
+slot, or with its model killed.  And with all the mkeys of the driver's default profile it
+goes and comes back soon."""
 
 import os
 import signal
@@ -20,7 +21,7 @@ LEAVES = "tests/host/leaves-in-use"
 
 
 class Leaving(GuestsWithModel):
-    def test_unbound_in_use(self):
+    def test_unbound_reset_and_reloaded_in_use(self):
         done = self.boot(LEAVES, "unbind")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
