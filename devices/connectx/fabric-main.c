@@ -324,6 +324,14 @@ struct options {
 	bool trace;
 };
 
+/* What is wrong has been said. */
+static void misuse(void) __attribute__((noreturn));
+static void misuse(void)
+{
+	fputs("Try connectx-fabric --help.\n", stderr);
+	exit(2);
+}
+
 static double number(const char *name, const char *text, double max)
 {
 	char *end;
@@ -332,7 +340,7 @@ static double number(const char *name, const char *text, double max)
 	if (end == text || *end || !(value >= 0 && value <= max)) {
 		fprintf(stderr, "connectx-fabric: --%s %s: not a number from 0 to %g\n", name,
 			text, max);
-		exit(2);
+		misuse();
 	}
 	return value;
 }
@@ -384,14 +392,14 @@ static void parse_options(int argc, char **argv, struct options *o)
 			fputs(usage, stdout);
 			exit(0);
 		default:
-			exit(2);
+			misuse();
 		}
 	}
 	if (!o->socket || optind < argc) {
 		fprintf(stderr, "connectx-fabric: %s%s\n",
 			o->socket ? "unexpected argument: " : "--socket PATH is missing",
 			o->socket ? argv[optind] : "");
-		exit(2);
+		misuse();
 	}
 }
 

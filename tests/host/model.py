@@ -13,6 +13,18 @@ from mrfd.processes import below
 BOOT = os.path.join(SCRIPTS, "boot")
 
 
+def confined(pid):
+    """What confines a process: (mode of seccomp, no_new_privs, filters that were added here).
+    bwrap sets the second, and the host's own container may have a filter, so the third
+    tells whether the program itself has done anything."""
+    def status(of):
+        with open(f"/proc/{of}/status", encoding="utf-8") as lines:
+            return dict(line.rstrip("\n").split(":\t", 1) for line in lines)
+    it, this = status(pid), status("self")
+    return (it["Seccomp"], it["NoNewPrivs"],
+            int(it["Seccomp_filters"]) - int(this["Seccomp_filters"]))
+
+
 class GuestsWithModel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -4,6 +4,7 @@ for a success: with stubs for both, for which nothing is built, and in guests.""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 from mrfd import machine  # noqa: E402
 from mrfd.devices import CONNECTX  # noqa: E402
 from mrfd.paths import BUILD, SCRIPTS, inside  # noqa: E402
-from tests.host.model import BOOT, GuestsWithModel  # noqa: E402
+from tests.host.model import BOOT, GuestsWithModel, confined  # noqa: E402
 
 ENTER = os.path.join(SCRIPTS, "enter")
 
@@ -143,6 +144,22 @@ class InGuests(GuestsWithModel):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         for number in 0, 1:
             self.assertRegex(done.stdout, rf"guest{number}: 1000 iters in")
+
+    def test_a_guest_at_rest_costs_nothing(self):
+        """The model sleeps if its guest does, in the sandbox that it has narrowed by then."""
+        with tempfile.TemporaryDirectory() as logs:
+            process, model = self.running("--log-dir", logs, "sh", "-c", "echo here; sleep 20")
+            seccomp, no_new_privs, filters = confined(model)
+            self.assertEqual((seccomp, no_new_privs), ("2", "1"))
+            self.assertGreaterEqual(filters, 2)
+            said = process.communicate(timeout=300)
+            self.assertEqual(process.returncode, 0, said)
+            with open(os.path.join(logs, "connectx.log"), encoding="utf-8") as log:
+                busy, = re.findall(r"^connectx: ([\d.]+) s of CPU time in ([\d.]+) s$", log.read(),
+                                   re.MULTILINE)
+        # What the boot took is in it.
+        self.assertGreater(float(busy[1]), 20)
+        self.assertLess(float(busy[0]) / float(busy[1]), 0.05, busy)
 
     def by_hand(self, *options):
         """(a model that outlives its guest, the words of a boot with its device)"""
