@@ -2,6 +2,7 @@
 """QEMU and its ConnectX model start and end together, and a model that fails is not taken
 for a success: with stubs for both, for which nothing is built, and in guests."""
 
+import collections
 import json
 import os
 import re
@@ -41,6 +42,42 @@ client = socket.socket(socket.AF_UNIX)
 client.connect(sys.argv[1])
 eval(sys.argv[2])
 """
+
+# A server and a client in one guest: SENDs of one packet, WRITEs and READs of several.
+TALK = """
+pair() {
+	tries=0
+	"$@" & until "$@" localhost; do
+		tries=$((tries + 1))
+		[ $tries -lt 100 ] || exit 1
+		sleep 0.2
+	done
+	wait $! || exit 1
+}
+pair ibv_rc_pingpong -p 20001 -s 64 -n 10
+pair ib_write_bw -p 20002 -F -s 10000 -n 5
+pair ib_read_bw -p 20003 -F -s 10000 -n 5
+"""
+# Opcodes of RC (IBA table 38), and how many packets of each there are at least in it.
+SEND_FIRST, SEND_ONLY, READ_REQUEST, ACKNOWLEDGE = 0, 4, 12, 17
+WRITES, RESPONSES = (6, 7, 8), (13, 14, 15)  # first, middle, last
+SENT = {SEND_ONLY: 20, READ_REQUEST: 5, ACKNOWLEDGE: 1,
+        **dict.fromkeys((*WRITES, *RESPONSES), 5)}
+SA_SET, SA_ANSWER = 2, 0x81  # methods: to join a group, and that it is done
+FIRST_LID = 2  # of a guest; 1 is the subnet administrator
+
+
+def tshark(capture, *options):
+    """The lines that it prints about a capture."""
+    return subprocess.run([ENTER, "tshark", "-r", capture, *options], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True, check=True).stdout.splitlines()
+
+
+def opcodes(capture):
+    """How many packets of {(source LID, opcode): ...} there are."""
+    lines = tshark(capture, "-T", "fields", "-e", "infiniband.lrh.slid", "-e",
+                   "infiniband.bth.opcode")
+    return collections.Counter(tuple(int(word, 0) for word in line.split()) for line in lines)
 
 
 class Together(unittest.TestCase):
@@ -137,13 +174,26 @@ class InGuests(GuestsWithModel):
                              (0, "4: ACTIVE\nInfiniBand\n8.0 GT/s PCIe\n"), done.stderr)
             self.assertTrue(os.path.exists(os.path.join(logs, "connectx.log")))
 
+    def check_capture(self, capture):
+        """Nothing is malformed, and the subnet administrator is asked and answers."""
+        self.assertEqual(tshark(capture, "-Y", "_ws.malformed"), [])
+        for method in SA_SET, SA_ANSWER:
+            mads = tshark(capture, "-Y", "infiniband.bth.destqp == 1 and infiniband.mad.mgmtclass "
+                          f"== 3 and infiniband.mad.method == {method}")
+            self.assertNotEqual(mads, [], f"no MAD of method {method}")
+
     def test_two_guests_reach_each_other(self):
-        talk = ("if [ $MRFD_GUEST = 0 ]; then ibv_rc_pingpong; else "
-                "until ibv_rc_pingpong 10.0.0.1; do sleep 0.2; done; fi")
-        done = self.boot("--guests", "2", "sh", "-c", talk)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        talk = ("if [ $MRFD_GUEST = 0 ]; then ibv_rc_pingpong -n 100; else "
+                "until ibv_rc_pingpong -n 100 10.0.0.1; do sleep 0.2; done; fi")
+        with tempfile.TemporaryDirectory(dir=BUILD) as directory:
+            capture = inside(os.path.join(directory, "capture"))
+            done = self.boot("--guests", "2", f"--fabric=--pcap {capture}", "sh", "-c", talk)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.check_capture(capture)
+            found = opcodes(capture)
         for number in 0, 1:
-            self.assertRegex(done.stdout, rf"guest{number}: 1000 iters in")
+            self.assertRegex(done.stdout, rf"guest{number}: 100 iters in")
+            self.assertGreaterEqual(found[FIRST_LID + number, SEND_FIRST], 100, found)
 
     def test_a_guest_at_rest_costs_nothing(self):
         """The model sleeps if its guest does, in the sandbox that it has narrowed by then."""
@@ -182,20 +232,17 @@ class InGuests(GuestsWithModel):
                        "-d", json.dumps(device)]
 
     def test_a_model_that_was_started_by_hand_captures(self):
-        talk = ("ip link set lo up; ibv_rc_pingpong -s 64 -n 10 & "
-                "until ibv_rc_pingpong -s 64 -n 10 localhost; do sleep 0.2; done; wait $!")
         with tempfile.TemporaryDirectory(dir=BUILD) as directory:
             capture = inside(os.path.join(directory, "capture"))
             model, boot = self.by_hand("--pcap", capture)
-            done = subprocess.run([*boot, "sh", "-c", talk], capture_output=True, timeout=300,
-                                  text=True, check=False)
+            done = subprocess.run([*boot, *machine.network_setup(0, 1, CONNECTX), "sh", "-c", TALK],
+                                  capture_output=True, timeout=300, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            self.assertEqual(model.wait(20), 0)
-            # RC SEND only: each end has sent ten.
-            found = subprocess.run([ENTER, "tshark", "-r", capture, "-Y",
-                                    "infiniband.bth.opcode == 4"], stdout=subprocess.PIPE,
-                                   text=True, check=True).stdout
-            self.assertGreaterEqual(len(found.splitlines()), 20)
+            self.assertEqual(model.wait(60), 0)
+            self.check_capture(capture)
+            found = opcodes(capture)
+        for opcode, count in SENT.items():
+            self.assertGreaterEqual(found[FIRST_LID, opcode], count, found)
 
     def test_a_model_that_dies_is_a_failure(self):
         process, model = self.running("sh", "-c", "echo here; sleep 1000")
