@@ -58,6 +58,10 @@ pair ibv_rc_pingpong -p 20001 -s 64 -n 10
 pair ib_write_bw -p 20002 -F -s 10000 -n 5
 pair ib_read_bw -p 20003 -F -s 10000 -n 5
 """
+# What the trace has of it: a command, a work request, a packet.
+TRACED = (r"cmd \d+ 0x200 CREATE_MKEY op_mod .* status 0 ",
+          r"QP 0x[0-9a-f]+: WQE \d+ opcode 0x8, 10000 bytes, psn \d+$",
+          r"out RC WRITE_FIRST \d+>\d+ qp 0x[0-9a-f]+ psn \d+ \d+ bytes va 0x[0-9a-f]+ rkey ")
 # Opcodes of RC (IBA table 38), and how many packets of each there are at least in it.
 SEND_FIRST, SEND_ONLY, READ_REQUEST, ACKNOWLEDGE = 0, 4, 12, 17
 WRITES, RESPONSES = (6, 7, 8), (13, 14, 15)  # first, middle, last
@@ -231,18 +235,23 @@ class InGuests(GuestsWithModel):
         return model, [BOOT, *self.env, *described, "--append", CONNECTX.append,
                        "-d", json.dumps(device)]
 
-    def test_a_model_that_was_started_by_hand_captures(self):
+    def test_a_model_that_was_started_by_hand_captures_and_traces(self):
         with tempfile.TemporaryDirectory(dir=BUILD) as directory:
+            log = os.path.join(directory, "log")
             capture = inside(os.path.join(directory, "capture"))
-            model, boot = self.by_hand("--pcap", capture)
+            model, boot = self.by_hand("--pcap", capture, "--trace", "--log", inside(log))
             done = subprocess.run([*boot, *machine.network_setup(0, 1, CONNECTX), "sh", "-c", TALK],
                                   capture_output=True, timeout=300, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertEqual(model.wait(60), 0)
             self.check_capture(capture)
             found = opcodes(capture)
+            with open(log, encoding="utf-8") as lines:
+                trace = lines.read()
         for opcode, count in SENT.items():
             self.assertGreaterEqual(found[FIRST_LID, opcode], count, found)
+        for line in TRACED:
+            self.assertTrue(re.search(rf"^ *\d+\.\d{{6}} {line}", trace, re.MULTILINE), line)
 
     def test_a_model_that_dies_is_a_failure(self):
         process, model = self.running("sh", "-c", "echo here; sleep 1000")
