@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """scripts/shell is a place to work in: it says what is there, programs compile and run,
-man pages open, Debian's own programs use our library."""
+man pages open, Debian's own programs use our library.  There is one with a ConnectX too."""
 
 import os
 import pty
@@ -26,20 +26,23 @@ def setUpModule():
     """Do what takes long the first time before any test measures a time."""
     machine.tool("rdma-core")
     machine.tool("perftest")
+    machine.model_directory()
     machine.kernel_image()
     machine.accelerator()
 
 
 class Terminal:
-    """scripts/shell on a terminal of its own; type() gives the answer to a line."""
+    """scripts/shell, or what else begins it, on a terminal of its own; type() gives the
+    answer to a line."""
 
-    def __init__(self):
+    def __init__(self, *words):
         self.text = ""
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
             termios.tcsetwinsize(0, (40, 200))
             os.chdir(TOP)
-            os.execve(SHELL, [SHELL], {**os.environ, "TERM": "dumb"})
+            words = words or (SHELL,)
+            os.execvpe(words[0], words, {**os.environ, "TERM": "dumb"})
 
     def read_until(self, pattern, limit=120):
         """Read until the pattern is in the text; return the text before it."""
@@ -65,7 +68,7 @@ class Terminal:
         return int(match[1]), output[:match.start()]
 
     def end(self):
-        """Leave; the exit status of scripts/shell."""
+        """Leave with status 7; the exit status of what was begun."""
         os.write(self.terminal, b"exit 7\n")
         try:
             while os.read(self.terminal, 4096):
@@ -127,6 +130,16 @@ class Shell(unittest.TestCase):
                                      r"\s*mr_fd_memfd:\s*REG REREG CPU PINNED\n")
         self.check("command -v ib_write_bw", "/mrfd/build/perftest-obj/ib_write_bw\n")
         self.check("python3 -c 'import pyverbs; print(pyverbs.__file__)'", f"{RDMA}/python/")
+
+
+class ConnectX(unittest.TestCase):
+    def test_make_shell_has_the_device_that_is_asked_for(self):
+        shell = Terminal("make", "shell", "DEVICE=connectx")
+        self.assertRegex(shell.read_until(PROMPT), r"rdma +mlx5_0, a model of a ConnectX")
+        status, output = shell.type("ibv_devinfo")
+        self.assertEqual(status, 0, output)
+        self.assertRegex(output, r"(?s)hca_id:\s*mlx5_0.*PORT_ACTIVE.*link_layer:\s*InfiniBand")
+        self.assertEqual(shell.end(), 2)  # of make, because it is not 0
 
 
 class Refusals(unittest.TestCase):
