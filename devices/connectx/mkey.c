@@ -171,18 +171,23 @@ static enum mkey_result visit_mtt(struct walk *w, struct mkey *m, uint64_t va, s
 }
 
 /*
- * N bytes go on at TO of another key.  VA and LEFT: where PARENT is, for its fault.
+ * N bytes of PARENT go on at TO of another key.
+ *
+ * The null key does not fault.  The driver takes the key of a fault for one of its memory
+ * regions, and a process can write the null key into lists that are none: of a memory window,
+ * of mlx5dv_create_mkey().  An implicit MR has to fault where no child is, but by the memory
+ * scheme, which is the only one here, the driver does not write the null key there: each
+ * implicit MR has a key of its own for that, of pages that are not present
+ * (alloc_implicit_mr_null_mkey() in its odp.c), and visit_mtt() reports that one.
  */
-static enum mkey_result follow(struct walk *w, struct mkey *parent, uint64_t va, size_t left,
-			       uint32_t key, uint64_t to, size_t n, unsigned int depth)
+static enum mkey_result follow(struct walk *w, struct mkey *parent, uint32_t key, uint64_t to,
+			       size_t n, unsigned int depth)
 {
 	struct mkey *m;
 
 	if (++w->pieces > MKEY_PIECES || depth == MKEY_DEPTH)
 		return MKEY_DENIED;
-	if (key == MKEY_NULL)
-		return absent(w, parent, va, left);
-	if (key == MKEY_DUMP_FILL) {
+	if (key == MKEY_NULL || key == MKEY_DUMP_FILL) {
 		take(w, NULL, n);
 		return MKEY_OK;
 	}
@@ -220,7 +225,7 @@ static enum mkey_result visit_ksm(struct walk *w, struct mkey *m, uint64_t va, s
 		if (index >= m->octowords)
 			return MKEY_DENIED;
 		e = klm_at(m, index);
-		r = follow(w, m, va, len, be32toh(e->mkey), be64toh(e->address) + in, n, depth);
+		r = follow(w, m, be32toh(e->mkey), be64toh(e->address) + in, n, depth);
 		if (r)
 			return r;
 		pos += n;
@@ -294,7 +299,7 @@ static enum mkey_result visit_repeat(struct walk *w, struct mkey *m, uint64_t va
 		rest = m->sums[i] - in;
 		n = rest < len ? rest : len;
 		to = be64toh(e->va) + round * be16toh(e->stride) + be16toh(e->byte_count) - rest;
-		r = follow(w, m, va, len, be32toh(e->memkey), to, n, depth);
+		r = follow(w, m, be32toh(e->memkey), to, n, depth);
 		if (r)
 			return r;
 		pos += n;
@@ -326,7 +331,7 @@ static enum mkey_result visit_klm(struct walk *w, struct mkey *m, uint64_t va, s
 		rest = m->sums[i] - pos;
 		n = rest < len ? rest : len;
 		to = be64toh(e->address) + be32toh(e->byte_count) - rest;
-		r = follow(w, m, va, len, be32toh(e->mkey), to, n, depth);
+		r = follow(w, m, be32toh(e->mkey), to, n, depth);
 		if (r)
 			return r;
 		pos += n;

@@ -27,8 +27,8 @@
 #define MKEY_DEPTH 5
 #define MKEY_PIECES 16384	/* entries of lists that one access may go through */
 #define MKEY_RESERVED_LKEY 0x100	/* index 1: addresses are bus addresses; privileged */
-#define MKEY_NULL 0x200			/* reads as 0, writes vanish; ODP reports its parent */
-#define MKEY_DUMP_FILL 0x300
+#define MKEY_NULL 0x200			/* reads as 0, writes vanish, in lists too */
+#define MKEY_DUMP_FILL 0x300		/* the same */
 
 enum { MKEY_LOCAL_READ = 1, MKEY_LOCAL_WRITE = 2, MKEY_REMOTE_READ = 4, MKEY_REMOTE_WRITE = 8,
        MKEY_ATOMIC = 16 };

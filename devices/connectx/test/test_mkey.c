@@ -82,6 +82,7 @@ static int keys_up(void **state)
 	set_klm(key[K_KLM], 3, 0x10, MKEY_DUMP_FILL, 0);
 	set_klm(key[K_KLM], 4, 0x10, MKEY_RESERVED_LKEY, A);
 	set_klm(key[K_KLM], 5, 0x10, 0x400, 0);
+	set_klm(key[K_KLM], 6, 0x10, MKEY_NULL, 0);
 	key[K_KLM2] = create((struct spec){ KLM, 0, 0x100, .octowords = 4 });
 	set_klm(key[K_KLM2], 0, 0x18, key[K_KLM], 0x108);
 	set_klm(key[K_KLM2], 1, 0x10, key[K_KSM], 0x2000);
@@ -95,7 +96,7 @@ static int keys_up(void **state)
 	key[K_DM] = create((struct spec){ DM, MEMIC, 0x1000 });
 	set_klm(key[K_KLM2], 2, 0x10, key[K_DM], 0);
 	key[K_FREE] = create((struct spec){ PA, .length64 = true, .free = true });
-	/* An implicit MR: null keys where there is no child, and a child with holes. */
+	/* An implicit MR: its own null key, a child with holes, and the device's null key. */
 	key[K_IMPLICIT] = create((struct spec){ KSM, .length64 = true, .log_page = 14,
 						.octowords = 4 });
 	set_klm(key[K_IMPLICIT], 0, 0, key[K_64], 0);
@@ -156,6 +157,7 @@ static const struct {
 	{ "KSM, block border", K_KSM, 0xfff8, 16, OK, { { A + 0x1fff8, 8 }, { A + 0x3000, 8 } } },
 	{ "KSM, inner bounds", K_KSM, 0x13ff8, 16, DENIED },
 	{ "KSM, list too short", K_KSM, 0x20000, 1, DENIED },
+	{ "KSM, null key", K_IMPLICIT, 0x9000, 0x20, OK, { { NOWHERE, 0x20 } } },
 	{ "KLM, zero-length entry between", K_KLM, 0x100, 0x30, OK,
 	  { { A + 0x3ff8, 8 }, { B, 8 }, { A + 0x5123, 0x20 } } },
 	{ "KLM, within an entry", K_KLM, 0x104, 4, OK, { { A + 0x3ffc, 4 } } },
@@ -163,7 +165,8 @@ static const struct {
 	{ "KLM, filled", K_KLM, 0x12e, 6, OK, { { A + 0x5141, 2 }, { NOWHERE, 4 } } },
 	{ "KLM, reserved lkey within", K_KLM, 0x140, 1, DENIED },
 	{ "KLM, 0x400 is no key", K_KLM, 0x150, 1, DENIED },
-	{ "KLM, behind the entries", K_KLM, 0x160, 1, DENIED },
+	{ "KLM, null key", K_KLM, 0x160, 0x10, OK, { { NOWHERE, 0x10 } } },
+	{ "KLM, behind the entries", K_KLM, 0x170, 1, DENIED },
 	{ "KLM, before", K_KLM, 0xff, 1, DENIED },
 	{ "KLM, no entries", K_EMPTY, 0, 1, DENIED },
 	{ "KLM of KLM, KSM and MEMIC", K_KLM2, 0, 0x38, OK,
@@ -381,13 +384,11 @@ static void test_faults(void **state)
 		{ "over more pages", K_HOLES, 0xff0, 0x3010, RR, K_HOLES, 0x1000, 0x3000, 0x1000 },
 		{ "read-only page", K_HOLES, 0x2000, 4, RW, K_HOLES, 0x2000, 4, 0x2000 },
 		{ "an atomic", K_HOLES, 0x2000, 8, AT, K_HOLES, 0x2000, 8, 0x2000 },
-		{ "null key of an implicit MR", K_IMPLICIT, 0x123, 0x100, LR, K_64, 0x123, 0x100,
-		  0x123 },
+		{ "own null key of an implicit MR", K_IMPLICIT, 0x123, 0x100, LR, K_64, 0x123,
+		  0x100, 0x123 },
 		{ "up to the block's end", K_IMPLICIT, 0x3ff0, 0x100, LR, K_64, 0x3ff0, 0x10,
 		  0x3ff0 },
 		{ "a child", K_IMPLICIT, 0x4ff0, 0x20, LR, K_HOLES, 0x1000, 0x10, 0x5000 },
-		{ "the device's null key", K_IMPLICIT, 0x9000, 0x20, LR, K_IMPLICIT, 0x9000, 0x20,
-		  0x9000 },
 		{ "through a window", K_PARENT, 0x100, 0x30, LW, K_HOLES, 0x1ff0, 0x30, 0x100 },
 	};
 	unsigned int i;
