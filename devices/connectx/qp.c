@@ -186,7 +186,7 @@ static void stop_sends(struct qp *qp)
 {
 	struct requester *r = &qp->req;
 	uint16_t producer = r->producer, consumer = r->consumer;
-	uint32_t psn = r->psn, sent_psn = r->sent_psn;
+	uint32_t psn = r->psn;
 	unsigned int i;
 
 	if (qp->sq_stopped)
@@ -198,8 +198,7 @@ static void stop_sends(struct qp *qp)
 	requester_reset(qp);
 	r->producer = producer;
 	r->consumer = consumer;
-	r->psn = psn;
-	r->sent_psn = sent_psn;
+	r->psn = r->sent_psn = r->acked_psn = psn;
 }
 
 void qp_stop_receives(struct qp *qp)

@@ -194,7 +194,9 @@ static void enter(struct qp *qp, enum qp_state from, enum qp_state to, uint32_t 
 		qp->resp.msn = 0;
 	}
 	if (take & SEND_PSN) {
-		qp->req.psn = qp->req.sent_psn = IFC_GET(qpc, qp->context, next_send_psn);
+		/* All three: with another acked_psn something would seem to be in flight. */
+		qp->req.psn = IFC_GET(qpc, qp->context, next_send_psn);
+		qp->req.sent_psn = qp->req.acked_psn = qp->req.psn;
 		qp->req.retries = qp->retry_count;
 		qp->req.rnr_retries = qp->rnr_retry;
 	}

@@ -41,6 +41,7 @@ static u8 in[0x10000], out[0x400];
 static struct work stop;
 static unsigned int turns;		/* before it runs */
 static unsigned int rnr_retry = 7;	/* of QPs that are connected; 7: for ever */
+static uint32_t first_psn;		/* of them, in both directions */
 
 static void must(bool good, const char *what)
 {
@@ -207,6 +208,8 @@ static void connect_qp(int end)
 		IFC_SET(qpc, qpc, log_rra_max, 4);
 		IFC_SET(qpc, qpc, retry_count, 7);
 		IFC_SET(qpc, qpc, rnr_retry, rnr_retry);
+		IFC_SET(qpc, qpc, next_send_psn, first_psn);
+		IFC_SET(qpc, qpc, next_rcv_psn, first_psn);
 		IFC_SET(qpc, qpc, remote_qpn, qpn[!end]);
 		IFC_SET(qpc, qpc, primary_address_path.rlid, LID);
 		IFC_SET(qpc, qpc, primary_address_path.vhca_port_num, 1);

@@ -140,6 +140,30 @@ static void post_send(int end, uint16_t at)
 	ring(end, at, put_data(send_block(end, at) + 16, 100, 0), MLX5_OPCODE_SEND, 0);
 }
 
+/* Such as one for an earlier QP of that number: the first message has its PSN still. */
+static void a_nak_before_the_first_send_is_for_nothing(void **state)
+{
+	struct packet *p = link_packet(hca->link);
+
+	first_psn = 1000;
+	two_qps(MLX5_QPC_ST_RC);
+	first_psn = 0;
+	p->opcode = IB_ACK;
+	p->dlid = p->slid = LID;
+	p->pkey = 0xffff;
+	p->dqpn = qpn[0];
+	p->psn = 500;
+	p->syndrome = AETH_NAK | NAK_SEQUENCE;
+	link_send(hca->link, p);
+	run_turns(10);
+	post_recv(1, 0, 100, DATA_SIZE);
+	post_send(0, 0);
+	run_turns(50);
+	expect_cqe(MLX5_CQE_RESP_SEND, qpn[1], 0);
+	expect_cqe(MLX5_CQE_REQ, qpn[0], 0);
+	assert_null(next_cqe());
+}
+
 /* The sender has an error; the receiver has nothing, and goes on. */
 static void a_receiver_that_is_not_ready_has_no_completion(void **state)
 {
@@ -288,6 +312,7 @@ int main(void)
 		TEST(immediate_data_keeps_its_bytes),
 		TEST(inline_data_is_kept),
 		TEST(a_send_error_of_ud_can_be_ended),
+		TEST(a_nak_before_the_first_send_is_for_nothing),
 		TEST(a_receiver_that_is_not_ready_has_no_completion),
 		TEST(a_bind_that_is_refused),
 		TEST(multicast_comes_back_once),

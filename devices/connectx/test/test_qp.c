@@ -173,6 +173,7 @@ static void test_attributes(void **state)
 	assert_int_equal(qp->resp.psn, 0xabcdef);
 	assert_int_equal(qp->req.psn, 0x123456);
 	assert_int_equal(qp->req.sent_psn, 0x123456);
+	assert_int_equal(qp->req.acked_psn, 0x123456);
 	assert_int_equal(qp->req.retries, 7);
 	qp->req.psn++;		/* a query says how it is now */
 	assert_int_equal(IFC_GET(qpc, query(qp), next_send_psn), 0x123457);

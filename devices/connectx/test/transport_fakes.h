@@ -375,7 +375,7 @@ static void fake_qp(int end, enum qp_service service, uint32_t send_psn, uint32_
 	qp->remote_read = qp->remote_write = qp->remote_atomic = true;
 	requester_init(qp);
 	responder_init(qp);
-	qp->req.psn = send_psn;
+	qp->req.psn = qp->req.sent_psn = qp->req.acked_psn = send_psn;
 	qp->resp.psn = recv_psn;
 	if (service != QP_DCT)
 		return;
