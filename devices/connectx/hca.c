@@ -22,11 +22,15 @@
 
 void *hca_alloc(struct hca *hca, size_t bytes)
 {
-	void *p;
-
 	if (bytes > HCA_MEMORY - ALLOC_COST || hca->memory > HCA_MEMORY - ALLOC_COST - bytes)
 		return NULL;
-	p = calloc(1, bytes ? bytes : 1);
+	return hca_alloc_beyond(hca, bytes);
+}
+
+void *hca_alloc_beyond(struct hca *hca, size_t bytes)
+{
+	void *p = calloc(1, bytes ? bytes : 1);
+
 	if (p)
 		hca->memory += bytes + ALLOC_COST;
 	return p;

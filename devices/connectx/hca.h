@@ -170,6 +170,8 @@ uint64_t hca_clock(const struct hca *hca);
  * HCA_MEMORY in all.
  */
 void *hca_alloc(struct hca *hca, size_t bytes);
+/* Beyond HCA_MEMORY too, where something else is the bound; counted all the same. */
+void *hca_alloc_beyond(struct hca *hca, size_t bytes);
 void hca_free_memory(struct hca *hca, void *p, size_t bytes);
 
 /* caps.c */

@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What the process takes besides what the guest's objects may. */
+/* What the process takes besides what the guest's objects may; 42 MiB: one WQE of each QP. */
 #define OTHER_MEMORY (256ul << 20)
 
 struct options {

@@ -67,6 +67,22 @@ static bool in_flight(const struct requester *r)
 	return r->sent_psn != r->acked_psn;
 }
 
+/*
+ * A copy of a WQE.  The first of a ring may go beyond the limit of memory, which all processes
+ * share: one that takes all of it must not stop the queues of others, and not the driver's
+ * UMRs, without which memory is not given back either.  That is one WQE for each QP.
+ */
+static struct wqe *keep(struct qp *qp, const struct wqe *fetched)
+{
+	size_t bytes = wqe_kept(fetched);
+	struct wqe *w = qp->req.count ? hca_alloc(qp->hca, bytes) :
+					hca_alloc_beyond(qp->hca, bytes);
+
+	if (w)
+		memcpy(w, fetched, bytes);
+	return w;
+}
+
 /* Fetch the next WQE into the ring.  false: there is none, or not now. */
 static bool fetch(struct qp *qp)
 {
@@ -78,7 +94,7 @@ static bool fetch(struct qp *qp)
 	if (r->producer == r->consumer || r->count == QP_UNACKED)
 		return false;
 	syndrome = qp_fetch(qp, r->consumer, &fetched);
-	w = hca_alloc(qp->hca, wqe_kept(&fetched));
+	w = keep(qp, &fetched);
 	if (!w) {
 		/* With WQEs in the ring one of them gives way; else look again later. */
 		if (!r->count)
@@ -92,7 +108,6 @@ static bool fetch(struct qp *qp)
 		r->reads = 0;
 		r->lost = false;
 	}
-	memcpy(w, &fetched, wqe_kept(&fetched));
 	if (!syndrome)
 		syndrome = refuse_wqe(qp, w);
 	r->consumer += w->blocks;

@@ -383,6 +383,9 @@ static void counts_memory(void **state)
 	small = hca_alloc(hca, 0);
 	assert_non_null(small);
 	hca_free_memory(hca, small, 0);
+	p[n++] = hca_alloc_beyond(hca, 16 << 20);
+	assert_true(hca->memory > HCA_MEMORY);
+	assert_null(hca_alloc(hca, 0));
 	while (n)
 		hca_free_memory(hca, p[--n], 16 << 20);
 	assert_int_equal(hca->memory, 0);

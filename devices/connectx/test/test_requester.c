@@ -274,55 +274,6 @@ static void progress_moves_the_deadline(void **state)
 	world_end();
 }
 
-static void the_window_is_bounded(void **state)
-{
-	struct packet *p;
-
-	world_new(QP_RC, QP_RC, 10);
-	post(0, MLX5_OPCODE_RDMA_WRITE, 0, 0, 300 * 256);
-	work_only();
-	assert_int_equal(QP_WINDOW, fake_link.sent);
-	for (int i = 0, asked = 0; i < QP_WINDOW; i++) {
-		p = list_item(fake_link.wire.next, struct packet, entry);
-		list_del(&p->entry);
-		asked += p->ack_request;
-		assert_memory_equal(memory[0] + i * 256, p->payload, 256);
-		link_packet_free(&fake_link, p);
-		assert_true(i < QP_WINDOW - 1 || asked >= 3);
-	}
-	ack(10 + 31);
-	work_only();
-	assert_int_equal(QP_WINDOW + 32, fake_link.sent);
-	world_end();
-}
-
-static void an_empty_pool_delays(void **state)
-{
-	world_new(QP_RC, QP_RC, 10);
-	fake_link.limit = 1;
-	post(0, MLX5_OPCODE_SEND, 0, 0, 300);
-	post(0, MLX5_OPCODE_RDMA_READ, 0, 0, 1);
-	expect("SEND_FIRST 10:256-");
-	expect("SEND_LAST 11:44");
-	expect("READ 12+0:1");
-	world_end();
-}
-
-static void without_memory_it_looks_again(void **state)
-{
-	world_new(QP_RC, QP_RC, 10);
-	allocation_limit = 0;
-	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
-	expect("");
-	allocation_limit = 1;
-	assert_true(world_wait());
-	post(0, MLX5_OPCODE_SEND, 0, 0, 2);
-	expect("SEND_ONLY 10:1");
-	ack(10);
-	expect("SEND_ONLY 11:2, #0:1");
-	world_end();
-}
-
 static void reads_are_stored_where_they_belong(void **state)
 {
 	struct wqe *w;
@@ -414,19 +365,6 @@ static void responses_that_do_not_fit_are_an_error(void **state)
 	}
 }
 
-static void reads_in_flight_are_limited(void **state)
-{
-	world_new(QP_RC, QP_RC, 10);
-	qps[0].max_reads = 2;
-	for (int i = 0; i < 3; i++)
-		post(0, MLX5_OPCODE_RDMA_READ, 0, 0, 8);
-	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
-	expect("READ 10+0:8, READ 11+0:8");
-	respond(IB_READ_RESP_ONLY, 10, AETH_ACK, 8, 0);
-	expect("READ 12+0:8, SEND_ONLY 13:1, #0:8");
-	world_end();
-}
-
 static void fences_wait(void **state)
 {
 	static const struct { u8 fence; const char *out, *after_read, *after_all; } t[] = {
@@ -511,24 +449,6 @@ static void wqes_that_make_no_sense(void **state)
 	world_end();
 }
 
-/* 2^30 bytes at the least MTU are 2^22 PSNs, a quarter: nothing else is in flight then. */
-static void the_longest_read_is_alone(void **state)
-{
-	world_new(QP_RC, QP_RC, 10);
-	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
-	post(0, MLX5_OPCODE_RDMA_READ, 0, 0, MESSAGE_MAX);
-	post(0, MLX5_OPCODE_SEND, 0, 0, 2);
-	expect("SEND_ONLY 10:1");
-	ack(10);
-	expect("READ 11+0:1073741824, #0:1");
-	respond(IB_READ_RESP_FIRST, 11, AETH_ACK, 256, 0);
-	respond(IB_READ_RESP_MIDDLE, 12, 0, 256, 0);
-	expect("");
-	assert_true(world_wait());
-	expect("READ 13+200:1073741312");
-	world_end();
-}
-
 /* IBA 10.3.1: what was sent unreliably and fails stops the send queue, and nothing else. */
 static void who_ends_in_which_error_state(void **state)
 {
@@ -610,20 +530,15 @@ int main(void)
 		cmocka_unit_test(seven_is_for_ever_and_progress_counts_anew),
 		cmocka_unit_test(silence_ends_the_retries),
 		cmocka_unit_test(progress_moves_the_deadline),
-		cmocka_unit_test(the_window_is_bounded),
-		cmocka_unit_test(an_empty_pool_delays),
-		cmocka_unit_test(without_memory_it_looks_again),
 		cmocka_unit_test(reads_are_stored_where_they_belong),
 		cmocka_unit_test(a_lost_response_is_asked_for_once),
 		cmocka_unit_test(an_ack_may_imply_a_loss),
 		cmocka_unit_test(a_response_is_an_ack_for_what_precedes_it),
 		cmocka_unit_test(responses_that_do_not_fit_are_an_error),
-		cmocka_unit_test(reads_in_flight_are_limited),
 		cmocka_unit_test(fences_wait),
 		cmocka_unit_test(a_umr_waits_for_all_before_it),
 		cmocka_unit_test(local_errors_wait_for_their_turn),
 		cmocka_unit_test(wqes_that_make_no_sense),
-		cmocka_unit_test(the_longest_read_is_alone),
 		cmocka_unit_test(who_ends_in_which_error_state),
 		cmocka_unit_test(absent_pages_stop_the_requester),
 	};

@@ -113,14 +113,19 @@ bool mkey_invalidate_remote(struct hca *hca, uint32_t rkey, uint32_t pd, uint32_
 	return rkey != 0xbad;
 }
 
-static int allocated, allocation_limit;
+static int allocated, allocation_limit;	/* -1: the process itself has no memory */
 
-void *hca_alloc(struct hca *hca, size_t bytes)
+void *hca_alloc_beyond(struct hca *hca, size_t bytes)
 {
-	if (allocated >= allocation_limit)
+	if (allocation_limit < 0)
 		return NULL;
 	allocated++;
 	return calloc(1, bytes);
+}
+
+void *hca_alloc(struct hca *hca, size_t bytes)
+{
+	return allocated < allocation_limit ? hca_alloc_beyond(hca, bytes) : NULL;
 }
 
 void hca_free_memory(struct hca *hca, void *p, size_t bytes)

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* What the requester waits for before it sends more: the window, reads, packets, memory. */
+#include "requester_steps.h"
+
+static void the_window_is_bounded(void **state)
+{
+	struct packet *p;
+
+	world_new(QP_RC, QP_RC, 10);
+	post(0, MLX5_OPCODE_RDMA_WRITE, 0, 0, 300 * 256);
+	work_only();
+	assert_int_equal(QP_WINDOW, fake_link.sent);
+	for (int i = 0, asked = 0; i < QP_WINDOW; i++) {
+		p = list_item(fake_link.wire.next, struct packet, entry);
+		list_del(&p->entry);
+		asked += p->ack_request;
+		assert_memory_equal(memory[0] + i * 256, p->payload, 256);
+		link_packet_free(&fake_link, p);
+		assert_true(i < QP_WINDOW - 1 || asked >= 3);
+	}
+	ack(10 + 31);
+	work_only();
+	assert_int_equal(QP_WINDOW + 32, fake_link.sent);
+	world_end();
+}
+
+static void an_empty_pool_delays(void **state)
+{
+	world_new(QP_RC, QP_RC, 10);
+	fake_link.limit = 1;
+	post(0, MLX5_OPCODE_SEND, 0, 0, 300);
+	post(0, MLX5_OPCODE_RDMA_READ, 0, 0, 1);
+	expect("SEND_FIRST 10:256-");
+	expect("SEND_LAST 11:44");
+	expect("READ 12+0:1");
+	world_end();
+}
+
+static void without_memory_it_looks_again(void **state)
+{
+	world_new(QP_RC, QP_RC, 10);
+	allocation_limit = -1;
+	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
+	expect("");
+	allocation_limit = 1;
+	assert_true(world_wait());
+	post(0, MLX5_OPCODE_SEND, 0, 0, 2);
+	expect("SEND_ONLY 10:1");
+	ack(10);
+	expect("SEND_ONLY 11:2, #0:1");
+	world_end();
+}
+
+/* Others took all that is for work requests: each queue goes on, and registration too. */
+static void at_the_limit_of_memory_one_goes_at_a_time(void **state)
+{
+	world_new(QP_RC, QP_RC, 10);
+	allocation_limit = 0;
+	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
+	post(0, MLX5_OPCODE_SEND, 0, 0, 2);
+	expect("SEND_ONLY 10:1");
+	ack(10);
+	expect("SEND_ONLY 11:2, #0:1");
+	world_end();
+
+	world_new(QP_REG_UMR, QP_REG_UMR, 10);
+	allocation_limit = 0;
+	post(0, MLX5_OPCODE_UMR, 0, 0, 0);
+	post(0, MLX5_OPCODE_UMR, 0, 0, 0);
+	expect("#0:0, #1:0");
+	world_end();
+}
+
+static void reads_in_flight_are_limited(void **state)
+{
+	world_new(QP_RC, QP_RC, 10);
+	qps[0].max_reads = 2;
+	for (int i = 0; i < 3; i++)
+		post(0, MLX5_OPCODE_RDMA_READ, 0, 0, 8);
+	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
+	expect("READ 10+0:8, READ 11+0:8");
+	respond(IB_READ_RESP_ONLY, 10, AETH_ACK, 8, 0);
+	expect("READ 12+0:8, SEND_ONLY 13:1, #0:8");
+	world_end();
+}
+
+/* 2^30 bytes at the least MTU are 2^22 PSNs, a quarter: nothing else is in flight then. */
+static void the_longest_read_is_alone(void **state)
+{
+	world_new(QP_RC, QP_RC, 10);
+	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
+	post(0, MLX5_OPCODE_RDMA_READ, 0, 0, MESSAGE_MAX);
+	post(0, MLX5_OPCODE_SEND, 0, 0, 2);
+	expect("SEND_ONLY 10:1");
+	ack(10);
+	expect("READ 11+0:1073741824, #0:1");
+	respond(IB_READ_RESP_FIRST, 11, AETH_ACK, 256, 0);
+	respond(IB_READ_RESP_MIDDLE, 12, 0, 256, 0);
+	expect("");
+	assert_true(world_wait());
+	expect("READ 13+200:1073741312");
+	world_end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_window_is_bounded),
+		cmocka_unit_test(an_empty_pool_delays),
+		cmocka_unit_test(without_memory_it_looks_again),
+		cmocka_unit_test(at_the_limit_of_memory_one_goes_at_a_time),
+		cmocka_unit_test(reads_in_flight_are_limited),
+		cmocka_unit_test(the_longest_read_is_alone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
