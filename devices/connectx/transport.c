@@ -128,6 +128,20 @@ static const char *unroutable(const struct hca *hca, const struct packet *p)
 	return NULL;
 }
 
+/*
+ * The QPs of management are reached by the numbers 0 and 1 only.  By the number that QP 0 has
+ * in the model anybody could send to it, without VL 15, and it looks at no Q_Key.
+ */
+static struct qp *find_qp(struct hca *hca, uint32_t number)
+{
+	struct qp *qp;
+
+	if (number <= 1)
+		return hca->special[number];
+	qp = qp_get(hca, number);
+	return qp && qp->service != QP_SMI && qp->service != QP_GSI ? qp : NULL;
+}
+
 void transport_receive(struct hca *hca, struct packet *p)
 {
 	uint32_t op = packet_op(p->opcode);
@@ -141,7 +155,7 @@ void transport_receive(struct hca *hca, struct packet *p)
 	}
 	why = op ? unroutable(hca, p) : "no such opcode";
 	if (!why) {
-		qp = p->dqpn > 1 ? qp_get(hca, p->dqpn) : hca->special[p->dqpn];
+		qp = find_qp(hca, p->dqpn);
 		why = qp ? refusal(qp, p, request) : "no such QP";
 	}
 	if (why) {

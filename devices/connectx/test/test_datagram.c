@@ -195,10 +195,16 @@ static void management_has_its_own_numbers(void **state)
 	}
 }
 
-/* Its size and virtual lane are fixed, and it has no immediate data. */
+/* Its size, virtual lane and QP number are fixed, and it has no immediate data. */
 static void what_is_no_management_datagram(void **state)
 {
-	static const struct { bool smi; u8 opcode; uint32_t len; u8 vl; bool arrives; } t[] = {
+	static const struct {
+		bool smi;
+		u8 opcode;
+		uint32_t len;
+		u8 vl;
+		bool arrives, by_its_number;
+	} t[] = {
 		{ false, IB_SEND_ONLY, 256, 0, true },
 		{ false, IB_SEND_ONLY, 252, 0, false },
 		{ false, IB_SEND_ONLY_IMM, 256, 0, false },
@@ -206,6 +212,9 @@ static void what_is_no_management_datagram(void **state)
 		{ true, IB_SEND_ONLY, 256, 15, true },
 		{ true, IB_SEND_ONLY, 256, 0, false },
 		{ true, IB_SEND_ONLY, 0, 15, false },
+		{ true, IB_SEND_ONLY, 256, 0, false, true },
+		{ true, IB_SEND_ONLY, 256, 15, false, true },
+		{ false, IB_SEND_ONLY, 256, 0, false, true },
 	};
 
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
@@ -219,7 +228,7 @@ static void what_is_no_management_datagram(void **state)
 		p->dlid = p->slid = FAKE_LID;
 		p->pkey = 0xffff;
 		p->qkey = 0x11111111;
-		p->dqpn = !t[i].smi;
+		p->dqpn = t[i].by_its_number ? qps[0].number : !t[i].smi;
 		p->opcode = IB_UD << 5 | t[i].opcode;
 		p->length = t[i].len;
 		p->vl = t[i].vl;
