@@ -113,11 +113,21 @@ static bool acknowledge(struct qp *qp, uint32_t psn)
 	return true;
 }
 
+/*
+ * It went back, and sent nothing since, so a NAK that asks for the same is a second copy, or is
+ * for a packet that it will send again anyway.  It costs no retry.
+ */
+static bool went_back(const struct requester *r)
+{
+	return r->psn == r->acked_psn;
+}
+
 static void receive_nak(struct qp *qp, const struct packet *p)
 {
 	switch (p->syndrome & 0x1f) {
 	case NAK_SEQUENCE:
-		go_back(qp);
+		if (!went_back(&qp->req))
+			go_back(qp);
 		break;
 	case NAK_INVALID_REQUEST:
 		fail_oldest(qp, MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR);
@@ -137,6 +147,8 @@ static void receive_rnr(struct qp *qp, const struct packet *p)
 {
 	struct requester *r = &qp->req;
 
+	if (went_back(r))
+		return;
 	if (qp->rnr_retry != RNR_FOREVER) {
 		if (!r->rnr_retries) {
 			fail_oldest(qp, MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR);

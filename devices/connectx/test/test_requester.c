@@ -192,6 +192,29 @@ static void not_ready_is_tried_again_after_its_time(void **state)
 	world_end();
 }
 
+/* One retry is left, and a network that doubles packets does not take it. */
+static void a_nak_that_comes_twice_costs_one_retry(void **state)
+{
+	static const u8 syndromes[] = { AETH_NAK | NAK_SEQUENCE, AETH_RNR_NAK | 12 };
+
+	for (int i = 0; i < 2; i++) {
+		world_new(QP_RC, QP_RC, 10);
+		qps[0].retry_count = qps[0].rnr_retry = 1;
+		post(0, MLX5_OPCODE_SEND, 0, 0, 1);
+		post(0, MLX5_OPCODE_SEND, 0, 0, 2);
+		expect("SEND_ONLY 10:1, SEND_ONLY 11:2");
+		for (int copy = 0; copy < 2; copy++)
+			respond(IB_ACK, 10, syndromes[i], 0, 0);
+		while (qps[0].req.waits_rnr)
+			assert_true(world_wait());
+		expect("SEND_ONLY 10:1, SEND_ONLY 11:2");
+		/* The next one counts. */
+		respond(IB_ACK, 10, syndromes[i], 0, 0);
+		expect(i ? "#0=16, #1=5" : "#0=15, #1=5");
+		world_end();
+	}
+}
+
 /* It went back, and what it would send again is acknowledged before it does. */
 static void an_ack_may_come_while_it_waits(void **state)
 {
@@ -526,6 +549,7 @@ int main(void)
 		cmocka_unit_test(a_sequence_nak_goes_back),
 		cmocka_unit_test(naks_become_syndromes),
 		cmocka_unit_test(not_ready_is_tried_again_after_its_time),
+		cmocka_unit_test(a_nak_that_comes_twice_costs_one_retry),
 		cmocka_unit_test(an_ack_may_come_while_it_waits),
 		cmocka_unit_test(seven_is_for_ever_and_progress_counts_anew),
 		cmocka_unit_test(silence_ends_the_retries),
