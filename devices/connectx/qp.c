@@ -167,7 +167,11 @@ int qp_take_recv(struct qp *qp, uint32_t srqn, struct recv_wqe *r, struct srq **
 	return qp->rq_size ? take_own(qp, r) : -EINVAL;
 }
 
-/* Its receive WQE went with the SRQ; the next packet of the message finds none, and fails. */
+/*
+ * The receive WQE of a message went with the SRQ, and so the message is over: what follows of
+ * it is out of sequence, and the QP fails.  Otherwise the next packet, which may name another
+ * SRQ, would be written to the middle of a receive WQE from there.
+ */
 void qp_forget_srq(struct srq *srq)
 {
 	uint32_t number = 0;
@@ -178,6 +182,7 @@ void qp_forget_srq(struct srq *srq)
 			continue;
 		qp->resp.have_recv = false;
 		qp->resp.srq = NULL;
+		qp->resp.last_op = OP_NONE;
 	}
 }
 

@@ -25,6 +25,7 @@
 #define QP_READS 16		/* reads and atomics in flight, at most: 1 << log_max_ra_* */
 #define QP_SCATTER 32		/* bytes of a message that may lie in the CQE */
 #define QP_PKEYS 128u		/* of the port's table */
+#define OP_NONE 0xff		/* in place of an enum ib_op */
 
 /* As in the QPC.  SQD is not there, because the driver has no command that leads to it. */
 enum qp_state {
@@ -72,7 +73,7 @@ struct requester {
 
 /* A read or atomic, to be answered or kept for duplicates. */
 struct resp_resource {
-	u8 op;				/* enum ib_op, 0xff: none */
+	u8 op;				/* enum ib_op, or OP_NONE */
 	uint32_t psn, packets;
 	uint64_t va, original;
 	uint32_t rkey, length;
@@ -83,7 +84,7 @@ struct resp_resource {
 
 struct responder {
 	uint32_t psn, msn;		/* expected */
-	u8 last_op;			/* enum ib_op of the message in progress, 0xff: none */
+	u8 last_op;			/* enum ib_op of the message in progress, or OP_NONE */
 	bool nak_sent;			/* a sequence NAK: no second one until the PSN arrives */
 	/* The message in progress. */
 	bool have_recv;

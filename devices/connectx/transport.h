@@ -13,7 +13,6 @@
 /* One turn of work of a QP, at most. */
 #define TURN_BYTES 65536
 #define TURN_PACKETS 64
-#define OP_NONE 0xff
 #define VL_MANAGEMENT 15
 
 #define EVENT_COMM_EST MLX5_EVENT_TYPE_CODING_COMMUNICATION_ESTABLISHED

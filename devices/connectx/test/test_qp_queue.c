@@ -234,9 +234,12 @@ static void test_srq_goes(void **state)
 	qp->resp.have_recv = other->resp.have_recv = true;
 	qp->resp.srq = &srqs[1];
 	other->resp.srq = &srqs[0];
+	qp->resp.last_op = other->resp.last_op = IB_SEND_FIRST;
 	qp_forget_srq(&srqs[1]);
 	assert_false(qp->resp.have_recv);
+	assert_int_equal(qp->resp.last_op, OP_NONE);	/* no other SRQ gets the rest */
 	assert_true(other->resp.have_recv);
+	assert_int_equal(other->resp.last_op, IB_SEND_FIRST);
 	assert_ptr_equal(other->resp.srq, &srqs[0]);
 	qp_error(qp, 0);
 	run_works();
