@@ -6,7 +6,9 @@
  * A packet is checked as far as forwarding needs it: its length, and that its source is
  * the port from which it came.  The CRCs pass as they are, and the receiver checks them.
  * So a port can hurt itself only: it cannot speak for another one, fill another one's
- * queue against its owner's bound, or hold a sender for longer than SWITCH_STALL_NS.
+ * queue against its owner's bound, or hold a sender for longer than SWITCH_STALL_NS.  A sender
+ * that is held sends to nobody, so a port that stalls again and again holds none for
+ * SWITCH_DISTRUST_NS after each time.
  *
  * Faults are drawn from a generator with a seed, always the same number of draws for a
  * packet.  What they hold back is bounded, and is dropped if the port has no room later.
@@ -27,6 +29,7 @@ struct switch_port {
 	void *arg;
 	bool full, stalled;
 	struct timer stall;		/* runs from full to stalled */
+	uint64_t distrusted_until;	/* it stalled; until then it drops when it is full */
 	struct switch_port *waits_for;	/* the port whose queue was full */
 };
 
@@ -84,6 +87,7 @@ static void stall_expired(struct timer *t)
 	struct switch_port *port = list_item(t, struct switch_port, stall);
 
 	port->stalled = true;
+	port->distrusted_until = loop_now(port->owner->loop) + SWITCH_DISTRUST_NS;
 	note("LID %u does not take its packets: they are dropped", port->lid);
 	wake_senders(port);
 }
@@ -110,6 +114,10 @@ static bool deliver(struct switch_port *to, const u8 *wire, size_t len)
 	}
 	if (to->ops->deliver(to->arg, wire, len))
 		return true;
+	if (loop_now(s->loop) < to->distrusted_until) {
+		s->count.stalled++;
+		return true;
+	}
 	if (!to->full)
 		timer_start(s->loop, &to->stall, SWITCH_STALL_NS);
 	to->full = true;

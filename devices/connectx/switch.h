@@ -8,7 +8,8 @@
  * It has no queue of its own but for faults: each port's owner has one, of bounded size,
  * and says no when that is full.  Then the sender is held, until there is room, or until
  * the port has been full for SWITCH_STALL_NS: from then on, what goes to it is dropped
- * until it drained (IBA 18.2.5.4, head of queue lifetime).
+ * until it drained (IBA 18.2.5.4, head of queue lifetime).  It holds nobody again before
+ * SWITCH_DISTRUST_NS are over: what finds it full is dropped at once.
  */
 #ifndef CONNECTX_SWITCH_H
 #define CONNECTX_SWITCH_H
@@ -22,6 +23,7 @@
 #define SWITCH_FIRST_LID 2
 #define SWITCH_LAST_LID (SWITCH_FIRST_LID + SWITCH_PORTS - 1)
 #define SWITCH_STALL_NS 100000000ull
+#define SWITCH_DISTRUST_NS 1000000000ull	/* ten times that: it holds a tenth of the time */
 #define SWITCH_REORDER_NS 200000ull	/* how long a packet is held so that others pass it */
 #define SWITCH_HELD 4096		/* packets that faults hold back, at most */
 #define SWITCH_FIRST_MLID 0xc000

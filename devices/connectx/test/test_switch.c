@@ -272,6 +272,34 @@ static void test_stalled_port_hurts_itself_only(void **state)
 	stop();
 }
 
+/* It drains and stalls in turns: its senders are held once in a while. */
+static void test_port_stalls_again_and_again(void **state)
+{
+	start(NULL);
+	for (int round = 0; round < 3; round++) {
+		uint64_t dropped = switch_counters(sw)->stalled;
+
+		ends[1].room = 0;
+		assert_false(send_psn(0, 3, 0));
+		fake_loop.now += SWITCH_STALL_NS;
+		fake_turn();
+		assert_int_equal(ends[0].resumed, round + 1);
+		for (int i = 0; i < 5; i++) {
+			ends[1].room = 1;
+			switch_room(ends[1].port);
+			assert_true(send_psn(0, 3, 1));		/* arrives */
+			assert_true(send_psn(0, 3, 2));		/* is dropped */
+			assert_true(send_psn(0, 4, 3));
+		}
+		assert_int_equal(switch_counters(sw)->stalled, dropped + 5);
+		assert_int_equal(ends[1].count, 5 * (round + 1));
+		assert_int_equal(ends[2].count, 5 * (round + 1));
+		fake_loop.now += SWITCH_DISTRUST_NS;
+		switch_room(ends[1].port);
+	}
+	stop();
+}
+
 static void test_detach_wakes_senders(void **state)
 {
 	start(NULL);
@@ -424,6 +452,7 @@ int main(void)
 		cmocka_unit_test(test_multicast),
 		cmocka_unit_test(test_full_port_holds_sender),
 		cmocka_unit_test(test_stalled_port_hurts_itself_only),
+		cmocka_unit_test(test_port_stalls_again_and_again),
 		cmocka_unit_test(test_detach_wakes_senders),
 		cmocka_unit_test(test_drop),
 		cmocka_unit_test(test_duplicate),
