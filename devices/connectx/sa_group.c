@@ -6,7 +6,9 @@
  * as it has a full member.
  *
  * A request changes only the membership of the port that sent it, and a port can create a
- * fixed number of groups, so that no port takes what others need.
+ * fixed number of groups, so that no port takes what others need.  A group counts for its
+ * creator, or, when that one has left, for another full member; it ends if none has room for
+ * it.  So it never counts for a port that came later and got the creator's LID.
  */
 #include "sa_parts.h"
 
@@ -16,7 +18,7 @@
 
 struct group {
 	u8 mgid[16];
-	uint16_t mlid, creator;		/* the creator's LID; 0: it stays forever */
+	uint16_t mlid, owner;		/* the LID for which it counts; 0: it stays forever */
 	uint16_t pkey;
 	uint32_t qkey, sl_flow_hop;
 	u8 mtu, rate, tclass;
@@ -56,12 +58,17 @@ static struct group *find_group(struct sa *sa, const u8 *mgid)
 	return NULL;
 }
 
-static struct group *new_group(struct sa *sa, const u8 *mgid, uint16_t creator)
+static bool has_room(const struct sa *sa, uint16_t lid)
+{
+	return sa->owned[lid - SWITCH_FIRST_LID] < GROUPS_PER_PORT;
+}
+
+static struct group *new_group(struct sa *sa, const u8 *mgid, uint16_t owner)
 {
 	struct group *g;
 	unsigned int i = 0;
 
-	if (creator && sa->created[creator - SWITCH_FIRST_LID] >= GROUPS_PER_PORT)
+	if (owner && !has_room(sa, owner))
 		return NULL;
 	while (i < SWITCH_MLIDS && sa->group[i])
 		i++;
@@ -70,10 +77,10 @@ static struct group *new_group(struct sa *sa, const u8 *mgid, uint16_t creator)
 		return NULL;
 	memcpy(g->mgid, mgid, 16);
 	g->mlid = SWITCH_FIRST_MLID + i;
-	g->creator = creator;
+	g->owner = owner;
 	sa->group[i] = g;
-	if (creator)
-		sa->created[creator - SWITCH_FIRST_LID]++;
+	if (owner)
+		sa->owned[owner - SWITCH_FIRST_LID]++;
 	return g;
 }
 
@@ -84,15 +91,34 @@ static void set_state(struct sa *sa, struct group *g, uint16_t lid, u8 state)
 	switch_member(sa->fabric, g->mlid, lid, state & (MC_FULL | MC_NON));
 }
 
-/* Removes a port's join states, and the group after its last full member. */
+static bool is_full_member(const struct group *g, uint16_t lid)
+{
+	return g->state[lid - SWITCH_FIRST_LID] & (MC_FULL | MC_SEND_ONLY_FULL);
+}
+
+/* The owner has left.  false: nobody takes the group over. */
+static bool pass_on(struct sa *sa, struct group *g)
+{
+	for (uint16_t lid = SWITCH_FIRST_LID; lid <= SWITCH_LAST_LID; lid++) {
+		if (!is_full_member(g, lid) || !has_room(sa, lid))
+			continue;
+		sa->owned[g->owner - SWITCH_FIRST_LID]--;
+		sa->owned[lid - SWITCH_FIRST_LID]++;
+		g->owner = lid;
+		return true;
+	}
+	return false;
+}
+
+/* Removes a port's join states, and the group if it has no owner then. */
 static void leave(struct sa *sa, struct group *g, uint16_t lid, u8 states)
 {
 	set_state(sa, g, lid, g->state[lid - SWITCH_FIRST_LID] & ~states);
-	if (!g->creator || all_states(g) & (MC_FULL | MC_SEND_ONLY_FULL))
+	if (!g->owner || is_full_member(g, g->owner) || pass_on(sa, g))
 		return;
 	for (uint16_t l = SWITCH_FIRST_LID; l <= SWITCH_LAST_LID; l++)
 		set_state(sa, g, l, 0);
-	sa->created[g->creator - SWITCH_FIRST_LID]--;
+	sa->owned[g->owner - SWITCH_FIRST_LID]--;
 	sa->group[g->mlid - SWITCH_FIRST_MLID] = NULL;
 	free(g);
 }

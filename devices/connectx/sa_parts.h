@@ -22,7 +22,7 @@ struct sa {
 	struct list services;
 	unsigned int registered[SWITCH_PORTS];	/* services */
 	struct group *group[SWITCH_MLIDS];	/* by MLID */
-	unsigned int created[SWITCH_PORTS];	/* groups */
+	unsigned int owned[SWITCH_PORTS];	/* groups */
 	struct transfer *transfer[SWITCH_PORTS];	/* answers of several segments */
 	uint32_t next_mgid, psn;
 	u8 table[TABLE_MAX];			/* the answer that is being made */

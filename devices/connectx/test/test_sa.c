@@ -345,6 +345,8 @@ static void test_member_get(void **state)
 	assert_memory_equal(result() + 56, mgid, 16);
 }
 
+#define QUOTA (SWITCH_MLIDS / SWITCH_PORTS - 1)
+
 /* A port that creates all groups that it may leaves room for the others. */
 static void test_quota(void **state)
 {
@@ -363,11 +365,56 @@ static void test_quota(void **state)
 				break;
 		}
 		assert_int_equal(status, SA_NO_RESOURCES);
-		assert_int_equal(n, SWITCH_MLIDS / SWITCH_PORTS - 1);
+		assert_int_equal(n, QUOTA);
 	}
 	sa_port_gone(sa, 40);
 	ipoib_ask(40, mgid, 1);
 	assert_int_equal(get(), 0);
+}
+
+static const u8 *group_id(unsigned int n)
+{
+	static u8 mgid[16] = { 0xff, 0x12, 0x40, 0x1b, 0xff, 0xff };
+
+	put_be16(mgid + 14, n);
+	return mgid;
+}
+
+/* The status of a join, or creation, of group number N. */
+static uint16_t join(uint16_t lid, unsigned int n)
+{
+	ipoib_ask(lid, group_id(n), 1);
+	return get();
+}
+
+/* A group counts for a member of it, and not for who gets the LID of who left. */
+static void test_quota_of_who_left(void **state)
+{
+	uint16_t mlid;
+
+	for (unsigned int n = 0; n < QUOTA; n++) {
+		assert_int_equal(join(2, n), 0);
+		assert_int_equal(join(3, n), 0);
+	}
+	sa_port_gone(sa, 2);
+	assert_true(is_member(0xc001, 3));
+	assert_int_equal(join(3, 1000), SA_NO_RESOURCES);
+	for (unsigned int n = 100; n < 100 + QUOTA; n++)
+		assert_int_equal(join(2, n), 0);
+	assert_int_equal(join(2, 1000), SA_NO_RESOURCES);
+	/* To leave by request is the same. */
+	assert_int_equal(join(4, 100), 0);
+	member_ask(2, MAD_DELETE, group_id(100), 1, 0);
+	assert_int_equal(get(), 0);
+	assert_int_equal(join(2, 1000), 0);
+	/* A group ends if no member has room for it. */
+	assert_int_equal(join(4, 200), 0);
+	mlid = be16_at(result() + 36);
+	assert_int_equal(join(3, 200), 0);
+	assert_true(is_member(mlid, 3));
+	sa_port_gone(sa, 4);
+	assert_false(is_member(mlid, 3));
+	assert_int_equal(join(3, 200), SA_NO_RESOURCES);
 }
 
 static void test_unsupported(void **state)
@@ -484,8 +531,9 @@ int main(void)
 		T(test_class_port_info), T(test_path_of_ipoib), T(test_path_of_rdma_cm),
 		T(test_path_selection), T(test_path_table), T(test_broadcast),
 		T(test_group_life), T(test_join_must_match), T(test_mgid_chosen),
-		T(test_member_get), T(test_quota), T(test_unsupported), T(test_inform_info),
-		T(test_silence), T(test_global_request), T(test_random),
+		T(test_member_get), T(test_quota), T(test_quota_of_who_left),
+		T(test_unsupported), T(test_inform_info), T(test_silence),
+		T(test_global_request), T(test_random),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
