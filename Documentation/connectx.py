@@ -44,7 +44,8 @@ LIMITS = (("queue pairs", "HCA_LOG_QPS", "power"), ("completion queues", "HCA_LO
           ("interrupt vectors", "HCA_VECTORS", "number"),
           ("memory of the model for what a guest makes", "HCA_MEMORY", "bytes"),
           ("ports of a fabric", "SWITCH_PORTS", "number"),
-          ("packets under way in a model", "LINK_PACKETS", "number"))
+          ("packets under way in a model", "LINK_PACKETS", "number"),
+          ("of them waiting for pages", "LINK_STALLED", "number"))
 
 
 def read(name):

@@ -178,9 +178,7 @@ static void deliver(struct qp *qp, struct packet *p)
 		break;
 	case MKEY_ABSENT:
 		if (!r->fault_failed) {
-			r->stalled = p;
-			r->waits_fault = true;
-			odp_fault(qp->hca, qp, FAULT_RESPONDER, &fault);
+			responder_wait(qp, p, &fault);
 			return;
 		}
 		/* fall through */
@@ -197,7 +195,7 @@ void datagram_receive(struct qp *qp, struct packet *p)
 	/* IBA 13.5.3.1: management datagrams have one size, and no immediate data. */
 	bool mad = packet_operation(p) == IB_SEND_ONLY && p->length == MAD_SIZE;
 
-	if (!qp_can_receive(qp) || qp->resp.stalled || p->length > qp_mtu(qp) ||
+	if (!qp_can_receive(qp) || qp->resp.stalls || p->length > qp_mtu(qp) ||
 	    (qp->service != QP_UD && !mad)) {
 		link_packet_free(qp->hca->link, p);
 		return;
@@ -213,10 +211,9 @@ void datagram_receive(struct qp *qp, struct packet *p)
 static void receive_fault_over(struct qp *qp, bool failed)
 {
 	struct responder *r = &qp->resp;
-	struct packet *p = r->stalled;
+	struct packet *p = responder_waited(qp);
 
 	r->waits_fault = false;
-	r->stalled = NULL;
 	r->fault_failed = failed;
 	if (p && qp_can_receive(qp))
 		deliver(qp, p);

@@ -115,6 +115,7 @@ struct hca {
 	void (*raise)(void *arg, unsigned int vector);	/* an interrupt */
 	void *raise_arg;
 	struct link *link;
+	unsigned int stalled;		/* packets of the link that wait for pages */
 	struct cmdif cmd;
 	struct port port;
 	uint64_t guid;

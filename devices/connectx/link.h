@@ -15,6 +15,7 @@
 #include "packet.h"
 
 #define LINK_PACKETS 4096
+#define LINK_STALLED 1024	/* of them, at most, wait for pages of guest memory */
 
 struct hca;
 struct link;

@@ -97,8 +97,9 @@ struct responder {
 	unsigned int pending;		/* of them; nothing else is answered before */
 	enum { OWES_NOTHING, OWES_ACK, OWES_NAK } owes;	/* after them */
 	uint32_t owed_psn;
-	struct packet *stalled;		/* waits for a page */
-	bool dropped;			/* packets that came after it */
+	bool stalls;			/* a packet waits for a page, none goes before it */
+	struct packet *stalled;		/* it, or NULL if it was not kept */
+	bool dropped;			/* packets, since then: they are asked for again */
 	bool waits_fault;
 	bool fault_failed;		/* as that of the requester */
 	uint16_t taken;			/* own receive queue: consumer */

@@ -9,6 +9,9 @@
  * are pending nothing may be answered before them: an ACK is owed, and what would need
  * another answer (a NAK, a second page fault) is put off, as if it were lost; the requester
  * sends it again.
+ *
+ * A page may never come, and packets are of one pool for all QPs.  So of those that wait for
+ * pages LINK_STALLED are kept; of the others the QP only knows that there was one.
  */
 #include "transport.h"
 
@@ -91,6 +94,35 @@ static void refuse_recv(struct qp *qp, struct packet *p, u8 syndrome, unsigned i
 	qp_error(qp, 0);
 }
 
+void responder_wait(struct qp *qp, struct packet *p, const struct mkey_fault *fault)
+{
+	struct responder *r = &qp->resp;
+	struct hca *hca = qp->hca;
+
+	r->stalls = r->waits_fault = true;
+	if (hca->stalled < LINK_STALLED) {
+		hca->stalled++;
+		r->stalled = p;
+	} else {
+		r->dropped = true;
+		r->nak_sent = false;	/* what that one asked for did come */
+		link_packet_free(hca->link, p);
+	}
+	odp_fault(hca, qp, FAULT_RESPONDER, fault);
+}
+
+struct packet *responder_waited(struct qp *qp)
+{
+	struct responder *r = &qp->resp;
+	struct packet *p = r->stalled;
+
+	r->stalls = false;
+	r->stalled = NULL;
+	if (p)
+		qp->hca->stalled--;
+	return p;
+}
+
 bool responder_stall(struct qp *qp, struct packet *p, const struct mkey_fault *fault)
 {
 	struct responder *r = &qp->resp;
@@ -101,9 +133,7 @@ bool responder_stall(struct qp *qp, struct packet *p, const struct mkey_fault *f
 		responder_put_off(qp, p);
 		return true;
 	}
-	r->stalled = p;
-	r->waits_fault = true;
-	odp_fault(qp->hca, qp, FAULT_RESPONDER, fault);
+	responder_wait(qp, p, fault);
 	return true;
 }
 
@@ -434,7 +464,7 @@ void responder_receive(struct qp *qp, struct packet *p)
 		qp->comm_est = true;
 		qp_event(qp, EVENT_COMM_EST);
 	}
-	if (r->stalled) {
+	if (r->stalls) {
 		receive_stalled(qp, p);
 	} else if (qp->service == QP_UC) {
 		receive_unreliable(qp, p);
@@ -443,32 +473,30 @@ void responder_receive(struct qp *qp, struct packet *p)
 	}
 }
 
-/* Packets that came while one was stalled were dropped: ask for them. */
+/* The next turn asks for what was dropped, as soon as there is a packet for the NAK. */
 static void ask_for_dropped(struct qp *qp)
 {
 	struct responder *r = &qp->resp;
-	struct packet *p;
 
-	if (!r->dropped || r->stalled)
+	if (!r->dropped || r->stalls)
 		return;
 	r->dropped = false;
-	if (qp->service == QP_UC || r->nak_sent || !qp_can_receive(qp))
+	if (qp->service == QP_UC || r->nak_sent)
 		return;
-	p = link_packet(qp->hca->link);
-	if (p)
-		responder_put_off(qp, p);
+	r->nak_sent = true;
+	r->owes = OWES_NAK;
 }
 
 void responder_fault_over(struct qp *qp, bool failed)
 {
 	struct responder *r = &qp->resp;
-	struct packet *p = r->stalled;
+	struct packet *p;
 
 	if (!r->waits_fault)
 		return;
 	r->waits_fault = false;
-	r->stalled = NULL;
 	r->fault_failed = failed;
+	p = responder_waited(qp);
 	if (!qp_can_receive(qp)) {
 		if (p)
 			link_packet_free(qp->hca->link, p);
@@ -502,10 +530,11 @@ void responder_init(struct qp *qp)
 void responder_reset(struct qp *qp)
 {
 	struct responder *r = &qp->resp;
+	struct packet *p = responder_waited(qp);
 
 	work_stop(&r->work);
-	if (r->stalled)
-		link_packet_free(qp->hca->link, r->stalled);
+	if (p)
+		link_packet_free(qp->hca->link, p);
 	memset(r, 0, sizeof(*r));
 	responder_init(qp);
 }

@@ -95,6 +95,13 @@ void responder_refuse(struct qp *qp, struct packet *p, unsigned int nak, unsigne
 void responder_put_off(struct qp *qp, struct packet *p);
 /* Page absent: keep P, or put it off if a read has a fault.  false: it is an error now. */
 bool responder_stall(struct qp *qp, struct packet *p, const struct mkey_fault *fault);
+/*
+ * P, which is taken, waits for a page, and all that follows it.  Too many wait in all QPs: it
+ * is not kept.
+ */
+void responder_wait(struct qp *qp, struct packet *p, const struct mkey_fault *fault);
+/* The wait is over: the packet, if it was kept. */
+struct packet *responder_waited(struct qp *qp);
 /* The request was executed: advance by PACKETS. */
 void responder_advance(struct qp *qp, uint32_t packets);
 

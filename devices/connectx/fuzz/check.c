@@ -82,7 +82,8 @@ static void check_responder(const struct qp *qp)
 	for (unsigned int i = 0; i < QP_READS; i++)
 		pending += r->resource[i].pending;
 	must(pending == r->pending);
-	must(!r->stalled || r->waits_fault);
+	must(!r->stalled || r->stalls);
+	must(!r->stalls || r->waits_fault);
 	must(r->waits_fault == !!qp->fault[FAULT_RESPONDER]);
 	must(qp->req.waits_fault == !!qp->fault[FAULT_REQUESTER]);
 }

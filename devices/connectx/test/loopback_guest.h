@@ -291,6 +291,7 @@ static void model_up(void)
 
 static void model_down(void)
 {
+	hca_reset(hca);			/* packets that QPs keep go back to the link */
 	link_free(hca->link);
 	hca->link = NULL;
 	hca_free(hca);

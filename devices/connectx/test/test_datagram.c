@@ -270,6 +270,28 @@ static void pages_may_be_absent(void **state)
 	world_end();
 }
 
+/* Others have taken the places of those that wait: the page is asked for all the same. */
+static void a_message_that_waits_may_not_be_kept(void **state)
+{
+	datagrams_new(QP_UD);
+	hca.stalled = LINK_STALLED;
+	fake_mkeys[1].absent[0] = true;
+	post_recv(1, 0, 300);
+	for (int i = 0; i < 2; i++)
+		post_ud(MLX5_OPCODE_SEND, 0, 10);
+	world_run();
+	assert_int_equal(2, dones);
+	assert_int_equal(0, fake_link.out);
+	resolve(FAULT_RESPONDER, false);
+	post_ud(MLX5_OPCODE_SEND, 0, 100);
+	world_run();
+	assert_int_equal(4, dones);
+	assert_true(done[3].recv && done[3].index == 0);
+	assert_memory_equal(memory[0], memory[1] + 40, 100);
+	hca.stalled = 0;
+	world_end();
+}
+
 static void an_empty_pool_delays(void **state)
 {
 	datagrams_new(QP_UD);
@@ -296,6 +318,7 @@ int main(void)
 		cmocka_unit_test(management_has_its_own_numbers),
 		cmocka_unit_test(what_is_no_management_datagram),
 		cmocka_unit_test(pages_may_be_absent),
+		cmocka_unit_test(a_message_that_waits_may_not_be_kept),
 		cmocka_unit_test(an_empty_pool_delays),
 	};
 

@@ -140,6 +140,15 @@ static void post_send(int end, uint16_t at)
 	ring(end, at, put_data(send_block(end, at) + 16, 100, 0), MLX5_OPCODE_SEND, 0);
 }
 
+static void post_rdma(int end, uint16_t at, u8 op, uint64_t local, uint64_t remote, uint32_t len)
+{
+	u8 *p = send_block(end, at) + 16;
+
+	put_be64(p, remote);
+	put_be32(p + 8, mkey);
+	ring(end, at, put_data(p + 16, len, local), op, 0);
+}
+
 /* Such as one for an earlier QP of that number: the first message has its PSN still. */
 static void a_nak_before_the_first_send_is_for_nothing(void **state)
 {
@@ -250,13 +259,10 @@ static void a_qp_may_go_at_any_time(void **state)
 
 		two_qps(i % 4 < 2 ? MLX5_QPC_ST_RC : MLX5_QPC_ST_UC);
 		for (int k = 0; k < 8; k++) {
-			u8 *p = send_block(0, k) + 16;
 			u8 op = k % 2 && i % 4 < 2 ? MLX5_OPCODE_RDMA_READ :
 						     MLX5_OPCODE_RDMA_WRITE;
 
-			put_be64(p, DATA_SIZE);
-			put_be32(p + 8, mkey);
-			ring(0, k, put_data(p + 16, 100000, 0), op, 0);
+			post_rdma(0, k, op, 0, DATA_SIZE, 100000);
 		}
 		run_turns(i / 4);
 		destroy_qp(end);
@@ -269,13 +275,43 @@ static void a_qp_may_go_at_any_time(void **state)
 	}
 }
 
+/* A process whose page does not come leaves packets for the others, with any number of QPs. */
+static void pages_that_do_not_come_leave_packets(void **state)
+{
+	const unsigned int pairs = LINK_STALLED * 3 / 4, all = free_packets();
+	u8 *entry = mkey_get(hca, mkey >> 8)->translation;
+	uint64_t page = be64_at(entry);
+	unsigned int done = 0, rounds = 0;
+	const u8 *cqe;
+
+	put_be64(entry, 0);
+	for (unsigned int i = 0; i < pairs; i++) {
+		two_qps(MLX5_QPC_ST_RC);
+		for (int end = 0; end < 2; end++)
+			post_rdma(end, 0, MLX5_OPCODE_RDMA_WRITE, DATA_SIZE, 0, 8);
+		run_turns(6);
+	}
+	assert_int_equal(free_packets(), all - LINK_STALLED);
+	assert_null(next_cqe());
+	/* And when it comes, all that was not kept is sent again. */
+	put_be64(entry, page);
+	while (done < 2 * pairs) {
+		assert_in_range(++rounds, 0, 5000000);
+		run_turns(5);
+		while ((cqe = next_cqe())) {
+			assert_int_equal(cqe[63] >> 4, MLX5_CQE_REQ);
+			done++;
+		}
+	}
+	assert_int_equal(free_packets(), all);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
 
 static void counts_what_it_did(void **state)
 {
 	const struct stats *s = &hca->stats;
 	uint64_t doorbells = s->doorbells;
-	u8 *p;
 
 	IFC_SET(qpc, IFC_PTR(create_qp_in, in, qpc), rlky, 1);	/* as only the driver may */
 	make_qp(0, MLX5_QPC_ST_REG_UMR);
@@ -292,10 +328,7 @@ static void counts_what_it_did(void **state)
 	destroy_qp(0);
 
 	two_qps(MLX5_QPC_ST_RC);
-	p = send_block(0, 0) + 16;
-	put_be64(p, DATA_SIZE);
-	put_be32(p + 8, mkey);
-	ring(0, 0, put_data(p + 16, 5000, 0), MLX5_OPCODE_RDMA_WRITE, 0);
+	post_rdma(0, 0, MLX5_OPCODE_RDMA_WRITE, 0, DATA_SIZE, 5000);
 	run_turns(50);
 	assert_int_equal(s->row[0].count, 2);
 	assert_int_equal(s->sends, 3);
@@ -317,6 +350,7 @@ int main(void)
 		TEST(a_bind_that_is_refused),
 		TEST(multicast_comes_back_once),
 		TEST(a_qp_may_go_at_any_time),
+		TEST(pages_that_do_not_come_leave_packets),
 		TEST(counts_what_it_did),
 	};
 

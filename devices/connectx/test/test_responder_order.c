@@ -29,6 +29,59 @@ static void a_write_waits_for_its_page(void **state)
 	world_end();
 }
 
+/* Others have taken the places of those that wait: it is dropped, and asked for. */
+static void a_packet_that_waits_may_not_be_kept(void **state)
+{
+	const struct step absent = { IB_WRITE_ONLY, 10, 1, 1, V(FAKE_PAGE) };
+
+	world_new(QP_RC, QP_RC, 10);
+	hca.stalled = LINK_STALLED;
+	fake_mkeys[1].absent[1] = true;
+	give_rc(absent);
+	give_rc((struct step) { IB_WRITE_ONLY, 11, 1, 1, V(0) });
+	expect("");
+	assert_int_equal(0, fake_link.out);
+	give_rc(absent);
+	expect("RNR12 10");
+	resolve(FAULT_RESPONDER, false);
+	expect("NAK0 10");
+	give_rc(absent);
+	give_rc((struct step) { IB_WRITE_ONLY, 11, 1, 1, V(0) });
+	expect("ACK 10, ACK 11");
+	/* The same for one that a NAK has asked for, and without a packet for the next NAK. */
+	fake_mkeys[1].absent[1] = true;
+	give_rc((struct step) { IB_WRITE_ONLY, 13, 1, 1, V(0) });
+	expect("NAK0 12");
+	give_rc((struct step) { IB_WRITE_ONLY, 12, 1, 1, V(FAKE_PAGE) });
+	fake_link.limit = 0;
+	resolve(FAULT_RESPONDER, false);
+	expect("");
+	fake_link.limit = 1;
+	link_packet_free(&fake_link, link_packet(&fake_link));
+	work_only();
+	expect("NAK0 12");
+	/* A place is free. */
+	hca.stalled--;
+	fake_mkeys[1].absent[1] = true;
+	give_rc((struct step) { IB_WRITE_ONLY, 12, 1, 1, V(FAKE_PAGE) });
+	assert_int_equal(1, fake_link.out);
+	assert_int_equal(LINK_STALLED, hca.stalled);
+	resolve(FAULT_RESPONDER, false);
+	expect("ACK 12");
+	assert_int_equal(LINK_STALLED - 1, hca.stalled);
+	/* The page does not come. */
+	hca.stalled = LINK_STALLED;
+	fake_mkeys[1].absent[1] = true;
+	for (int i = 0; i < 2; i++) {
+		give_rc((struct step) { IB_WRITE_ONLY, 13, 1, 1, V(FAKE_PAGE) });
+		if (!i)
+			resolve(FAULT_RESPONDER, true);
+		expect(i ? "NAK2 13, ERR" : "NAK0 13");
+	}
+	hca.stalled = 0;
+	world_end();
+}
+
 static void a_receive_may_meet_a_page_that_is_absent(void **state)
 {
 	struct recv_wqe *r;
@@ -205,6 +258,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_write_waits_for_its_page),
+		cmocka_unit_test(a_packet_that_waits_may_not_be_kept),
 		cmocka_unit_test(a_receive_may_meet_a_page_that_is_absent),
 		cmocka_unit_test(a_page_that_does_not_come_is_an_error),
 		cmocka_unit_test(a_fault_may_fail_and_then_succeed),

@@ -448,6 +448,7 @@ static void world_end(void)
 	}
 	assert_int_equal(0, fake_link.out);
 	assert_int_equal(0, allocated);
+	assert_int_equal(0, hca.stalled);
 }
 
 /* One work or packet; false: nothing to do at this time. */
