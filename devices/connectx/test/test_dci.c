@@ -135,16 +135,22 @@ static void what_a_target_is(void **state)
 	}
 }
 
-/* After a timeout without work; the next work request begins anew. */
-static void an_idle_connection_is_closed(void **state)
+/* A connection without work: its only request is complete. */
+static void send_one(void)
 {
-	struct packet p;
-
 	begin();
 	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
 	expect("SEND_ONLY 10:1");
 	ack(10);
 	expect("#0:1");
+}
+
+/* After a timeout without work; the next work request begins anew. */
+static void an_idle_connection_is_closed(void **state)
+{
+	struct packet p;
+
+	send_one();
 	assert_true(world_wait());
 	expect("CLOSE 11:0-");
 	assert_false(world_wait());
@@ -161,11 +167,7 @@ static void work_after_a_pause_begins_a_connection(void **state)
 {
 	struct packet p;
 
-	begin();
-	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
-	expect("SEND_ONLY 10:1");
-	ack(10);
-	expect("#0:1");
+	send_one();
 	post(0, MLX5_OPCODE_NOP, 0, 0, 0);
 	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
 	p = taken(IB_SEND_ONLY);
