@@ -118,9 +118,12 @@ static bool send_one(struct qp *qp)
 
 void datagram_turn(struct qp *qp)
 {
-	for (unsigned int i = 0; i < TURN_PACKETS; i++)
+	unsigned int packets = 0;
+
+	do {
 		if (!send_one(qp))
 			return;
+	} while (++packets < TURN_PACKETS && !loop_turn_over(qp->hca->loop));
 	requester_run(qp);
 }
 

@@ -10,8 +10,8 @@
  * or drops what goes to it.
  *
  * What does not fit into the buffer towards the fabric stays on a list, in order.  Each
- * turn handles at most LINK_TURN packets.  What arrives is checked by packet_parse(), and
- * for its LID, before the transport sees it.
+ * turn handles at most LINK_TURN packets, and fewer if they take long.  What arrives is
+ * checked by packet_parse(), and for its LID, before the transport sees it.
  */
 #include "fabric.h"
 #include "hca.h"
@@ -167,6 +167,8 @@ static void local_run(struct work *work)
 
 		list_del(&p->entry);
 		receive(l, p);
+		if (loop_turn_over(l->hca->loop))
+			break;
 	}
 	if (!list_empty(&l->local))
 		loop_work(l->hca->loop, work);
@@ -240,7 +242,7 @@ static const char *take_frames(struct link *l)
 		fabric_next(&l->stream);
 		if (p)
 			receive(l, p);
-		if (!l->fabric)
+		if (!l->fabric || loop_turn_over(l->hca->loop))
 			return NULL;
 	}
 	return type < 0 ? "it sent what is not a frame" : NULL;

@@ -5,7 +5,8 @@
  * every queue pair served, and the process idle when there is nothing to do:
  *
  * - a callback never blocks, and does a bounded piece of work;
- * - what has more to do calls loop_work() and gets another turn after the others;
+ * - what has more to do calls loop_work() and gets another turn after the others; so does
+ *   what handles many packets, when loop_turn_over();
  * - nobody keeps a pointer to guest memory from one callback to the next: the guest's
  *   memory map changes between them.
  */
@@ -13,6 +14,7 @@
 #define CONNECTX_LOOP_H
 
 #include "list.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 struct loop;
@@ -40,6 +42,9 @@ void loop_stop(struct loop *l);
 /* Nanoseconds of CLOCK_MONOTONIC, read once a turn. */
 uint64_t loop_now(const struct loop *l);
 
+/* The callback and those before it have had their time, and others wait. */
+bool loop_turn_over(const struct loop *l);
+
 /* READY is called with epoll's events.  0 or -errno. */
 int loop_watch(struct loop *l, int fd, uint32_t events,
 	       void (*ready)(void *arg, uint32_t events), void *arg);
@@ -59,5 +64,9 @@ void work_init(struct work *w, void (*run)(struct work *w));
 /* Run it later, after what is queued already; once, however often this is called before. */
 void loop_work(struct loop *l, struct work *w);
 void work_stop(struct work *w);
+static inline int work_queued(const struct work *w)
+{
+	return !list_empty(&w->entry);
+}
 
 #endif

@@ -353,7 +353,8 @@ static void run_steps(struct qp *qp)
 	uint64_t bytes = 0;
 
 	while (step(qp, &bytes)) {
-		if (++packets == TURN_PACKETS || bytes >= TURN_BYTES) {
+		if (++packets == TURN_PACKETS || bytes >= TURN_BYTES ||
+		    loop_turn_over(qp->hca->loop)) {
 			requester_run(qp);
 			return;
 		}

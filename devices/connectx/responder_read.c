@@ -32,6 +32,16 @@ static struct resp_resource *take_resource(struct qp *qp, const struct packet *p
 	return e;
 }
 
+/*
+ * After a request.  A QP that has a turn coming gets no other one here: with a turn for each,
+ * many requests would be one long turn, and whatever arrived behind them would wait.
+ */
+static void answer(struct qp *qp)
+{
+	if (!work_queued(&qp->resp.work))
+		responder_turn(qp);
+}
+
 void responder_read(struct qp *qp, struct packet *p, uint32_t pd)
 {
 	uint32_t packets = packets_of(p->dma_length, qp_mtu(qp));
@@ -52,7 +62,7 @@ void responder_read(struct qp *qp, struct packet *p, uint32_t pd)
 	}
 	responder_advance(qp, packets);
 	link_packet_free(qp->hca->link, p);
-	responder_turn(qp);
+	answer(qp);
 }
 
 /* The sum of each field; a bit of BOUNDARY is the highest of a field. */
@@ -130,7 +140,7 @@ void responder_atomic(struct qp *qp, struct packet *p, uint32_t pd)
 	take_resource(qp, p, pd, 1)->original = original;
 	responder_advance(qp, 1);
 	link_packet_free(qp->hca->link, p);
-	responder_turn(qp);
+	answer(qp);
 }
 
 /* Whether P repeats E, or the rest of it from packet *FROM on. */
@@ -169,7 +179,7 @@ void responder_repeat(struct qp *qp, struct packet *p)
 		break;
 	}
 	link_packet_free(qp->hca->link, p);
-	responder_turn(qp);
+	answer(qp);
 }
 
 /* The oldest that is not answered. */
@@ -267,13 +277,14 @@ static void pay_debt(struct qp *qp, struct packet *p)
 void responder_turn(struct qp *qp)
 {
 	struct responder *r = &qp->resp;
-	unsigned int budget = TURN_BYTES / PACKET_MTU;
+	unsigned int packets = 0;
 
 	while (r->pending || r->owes) {
 		struct resp_resource *e = oldest_pending(r);
 		struct packet *p;
 
-		if (!budget--) {
+		if (packets == TURN_BYTES / PACKET_MTU ||
+		    (packets && loop_turn_over(qp->hca->loop))) {
 			loop_work(qp->hca->loop, &r->work);
 			return;
 		}
@@ -289,5 +300,6 @@ void responder_turn(struct qp *qp)
 		if (!answer_one(qp, e, p))
 			return;
 		link_send(qp->hca->link, p);
+		packets++;
 	}
 }

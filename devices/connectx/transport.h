@@ -10,7 +10,7 @@
 #include "qp.h"
 #include "umr.h"
 
-/* One turn of work of a QP, at most. */
+/* One turn of work of a QP, at most; less when loop_turn_over(). */
 #define TURN_BYTES 65536
 #define TURN_PACKETS 64
 #define VL_MANAGEMENT 15

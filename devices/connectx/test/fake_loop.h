@@ -18,6 +18,7 @@
 
 struct loop {
 	uint64_t now;
+	bool turn_over;			/* for ever */
 	struct list works;
 	/* Beside the timers, whose other fields are the real loop's. */
 	struct {
@@ -94,6 +95,11 @@ static void __attribute__((unused)) fake_turns(unsigned int n)
 uint64_t loop_now(const struct loop *l)
 {
 	return l->now;
+}
+
+bool loop_turn_over(const struct loop *l)
+{
+	return l->turn_over;
 }
 
 int loop_watch(struct loop *l, int fd, uint32_t events,

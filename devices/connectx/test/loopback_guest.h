@@ -42,6 +42,7 @@ static struct work stop;
 static unsigned int turns;		/* before it runs */
 static unsigned int rnr_retry = 7;	/* of QPs that are connected; 7: for ever */
 static uint32_t first_psn;		/* of them, in both directions */
+static unsigned int ack_timeout = 14;	/* of them: 67 ms; 0: none */
 
 static void must(bool good, const char *what)
 {
@@ -213,7 +214,7 @@ static void connect_qp(int end)
 		IFC_SET(qpc, qpc, remote_qpn, qpn[!end]);
 		IFC_SET(qpc, qpc, primary_address_path.rlid, LID);
 		IFC_SET(qpc, qpc, primary_address_path.vhca_port_num, 1);
-		IFC_SET(qpc, qpc, primary_address_path.ack_timeout, 14);
+		IFC_SET(qpc, qpc, primary_address_path.ack_timeout, ack_timeout);
 		command(op[i], IFC_BYTES(rst2init_qp_in), IFC_BYTES(rst2init_qp_out));
 	}
 }
@@ -280,6 +281,18 @@ static void ring(int end, uint16_t at, const u8 *p, u8 opcode, uint32_t imm)
 	put_be32((u8 *)record(end) + 4, (uint16_t)(at + (ds + 3) / 4));
 	memcpy(doorbell, ctrl, 8);
 	hca_bar_write(hca, (uint64_t)uar * HCA_PAGE + 0x800, doorbell, 8);
+}
+
+/* LEN bytes of the mkey from LOCAL on, and of what RKEY is from REMOTE on. */
+static void post_rdma(int end, uint16_t at, u8 opcode, uint32_t rkey, uint64_t local,
+		      uint64_t remote, uint32_t len)
+{
+	u8 *p = send_block(end, at) + 16;
+
+	put_be64(p, remote);
+	put_be32(p + 8, rkey);
+	put_be32(p + 12, 0);
+	ring(end, at, put_data(p + 16, len, local), opcode, 0);
 }
 
 static void model_up(void)

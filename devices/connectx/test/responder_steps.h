@@ -103,7 +103,7 @@ static void work_only(void)
 	}
 }
 
-static void give(const struct step *s, enum qp_service service)
+static void arrive(const struct step *s, enum qp_service service)
 {
 	struct packet *p = link_packet(&fake_link);
 	static const u8 transport[] = {
@@ -134,6 +134,11 @@ static void give(const struct step *s, enum qp_service service)
 	for (uint32_t i = 0; i < s->len; i++)
 		p->payload[i] = pattern(s->psn, i);
 	transport_receive(&hca, p);
+}
+
+static void give(const struct step *s, enum qp_service service)
+{
+	arrive(s, service);
 	work_only();
 }
 

@@ -307,6 +307,19 @@ static void an_empty_pool_delays(void **state)
 	world_end();
 }
 
+static void a_turn_that_lasts_long_ends(void **state)
+{
+	datagrams_new(QP_UD);
+	fake_loop.turn_over = true;
+	for (int i = 0; i < 3; i++)
+		post_ud(MLX5_OPCODE_SEND, 0, 10);
+	assert_true(world_step());
+	assert_int_equal(1, dones);
+	world_run();
+	assert_int_equal(3, dones);
+	world_end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -320,6 +333,7 @@ int main(void)
 		cmocka_unit_test(pages_may_be_absent),
 		cmocka_unit_test(a_message_that_waits_may_not_be_kept),
 		cmocka_unit_test(an_empty_pool_delays),
+		cmocka_unit_test(a_turn_that_lasts_long_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

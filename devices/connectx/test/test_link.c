@@ -1,19 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/*
- * The link: packets that come back, the administrator of a model that is alone, the pool,
- * and the fabric's socket with this file at its other end.
- */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include "fake_loop.h"
+/* The link and the fabric's socket, with this file at its other end; and what is captured. */
+#include "link_world.h"
 #include "fabric.h"
-#include "hca.h"
-#include "mad.h"
-#include "qp.h"
-#include "switch.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,246 +9,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#define MY_GUID 0x0002c90300aabb01ull
-#define MANY (LINK_PACKETS + 10)
-
-static struct hca hca = { .loop = &fake_loop };
-static struct link *l;
-
-/* Fakes of what the link calls. */
-static struct {
-	uint16_t lid, sm_lid;
-	u8 state;
-	unsigned int calls;
-} port;
-static struct packet *got[MANY];
-static unsigned int got_count;
-static bool keep;			/* the transport keeps packets instead of freeing them */
-static uint32_t got_psn[MANY];
-
-void port_set(struct hca *h, uint16_t lid, uint16_t sm_lid, u8 state)
-{
-	port.lid = lid;
-	port.sm_lid = sm_lid;
-	port.state = state;
-	port.calls++;
-}
-
-void transport_receive(struct hca *h, struct packet *p)
-{
-	assert_ptr_equal(h, &hca);
-	assert_true(got_count < MANY);
-	got[got_count] = p;
-	got_psn[got_count++] = p->psn;
-	if (!keep)
-		link_packet_free(l, p);
-}
-
-/* How many packets a sender can get. */
-static unsigned int available(void)
-{
-	static struct packet *p[LINK_PACKETS];
-	unsigned int n = 0;
-
-	while ((p[n] = link_packet(l)))
-		n++;
-	for (unsigned int i = 0; i < n; i++)
-		link_packet_free(l, p[i]);
-	return n;
-}
-
-#define ALL (LINK_PACKETS - 256)
-
-static void begin(void)
-{
-	fake_reset();
-	memset(&port, 0, sizeof(port));
-	memset(&hca.port, 0, sizeof(hca.port));
-	hca.port.guid = MY_GUID;
-	got_count = 0;
-	keep = false;
-}
-
-static void begin_alone(void)
-{
-	begin();
-	l = link_new(&hca, NULL, NULL);
-	assert_non_null(l);
-}
-
-static void end(void)
-{
-	link_free(l);
-	assert_true(list_empty(&fake_loop.works));
-	assert_int_equal(fake_loop.timers, 0);
-	assert_int_equal(fake_loop.watches, 0);
-}
-
-static struct packet *make(uint16_t dlid, uint32_t psn, uint32_t length)
-{
-	struct packet *p = link_packet(l);
-
-	if (!p)
-		return NULL;
-	p->slid = port.lid;
-	p->dlid = dlid;
-	p->opcode = IB_SEND_ONLY;
-	p->psn = psn;
-	p->length = length;
-	memset(p->payload, psn, length);
-	return p;
-}
-
-static void test_local(void **state)
-{
-	begin_alone();
-	assert_int_equal(port.lid, 2);
-	assert_int_equal(port.sm_lid, 1);
-	assert_int_equal(port.state, 4);
-	assert_true(link_is_local(l, 2));
-	assert_false(link_is_local(l, 1));
-	for (int i = 0; i < 100; i++)
-		link_send(l, make(2, i, 100));
-	assert_int_equal(got_count, 0);		/* never from inside link_send() */
-	fake_turn();
-	assert_int_equal(got_count, 64);	/* a bounded turn */
-	fake_turn();
-	assert_int_equal(got_count, 100);
-	for (int i = 0; i < 100; i++)
-		assert_int_equal(got_psn[i], i);
-	assert_int_equal(hca.port.out[0].packets, 100);
-	assert_int_equal(hca.port.in[0].packets, 100);
-	assert_int_equal(hca.port.in[0].octets, 100 * (8 + 12 + 100 + 4));
-	assert_int_equal(hca.port.in[1].packets, 0);
-	assert_int_equal(available(), ALL);
-	end();
-}
-
-static void test_packet_is_clean(void **state)
-{
-	struct packet *p;
-
-	begin_alone();
-	p = link_packet(l);
-	memset(&p->dlid, 0xff, sizeof(*p) - offsetof(struct packet, dlid));
-	link_packet_free(l, p);
-	p = link_packet(l);
-	for (const u8 *b = (u8 *)&p->dlid; b < p->payload; b++)
-		assert_int_equal(*b, 0);
-	link_packet_free(l, p);
-	end();
-}
-
-static void test_administrator(void **state)
-{
-	struct packet *p;
-
-	begin_alone();
-	keep = true;
-	p = make(1, 0, 256);
-	p->opcode = IB_UD << 5 | IB_SEND_ONLY;
-	p->pkey = 0xffff;
-	p->dqpn = 1;
-	p->sqpn = 1;
-	p->qkey = MAD_GSI_QKEY;
-	memset(p->payload, 0, 256);
-	p->payload[0] = 1;
-	p->payload[1] = 3;
-	p->payload[2] = 2;
-	p->payload[3] = MAD_GET;
-	p->payload[17] = 1;			/* ClassPortInfo */
-	link_send(l, p);
-	assert_int_equal(got_count, 0);
-	fake_turn();
-	assert_int_equal(got_count, 1);
-	assert_int_equal(got[0]->dlid, 2);
-	assert_int_equal(got[0]->slid, 1);
-	assert_int_equal(got[0]->payload[3], 0x81);
-	assert_int_equal(be16_at(got[0]->payload + 4), 0);
-	link_packet_free(l, got[0]);
-	link_send(l, make(7, 0, 0));		/* to nobody */
-	fake_turns(3);
-	assert_int_equal(got_count, 1);
-	assert_int_equal(available(), ALL);
-	end();
-}
-
-/* Multicast comes back once, for other QPs of this device. */
-static void test_multicast(void **state)
-{
-	begin_alone();
-	link_send(l, make(0xc000, 5, 4));
-	fake_turns(3);
-	assert_int_equal(got_count, 1);
-	assert_int_equal(available(), ALL);
-	end();
-}
-
-static unsigned int ran;
-static struct packet *woken;
-
-static void waiter_run(struct work *w)
-{
-	ran++;
-	woken = link_packet(l);
-	if (!woken)
-		link_wait(l, w);
-}
-
-static void test_pool(void **state)
-{
-	static struct packet *p[LINK_PACKETS];
-	struct work w[2];
-	unsigned int n = 0;
-
-	begin_alone();
-	for (int i = 0; i < 2; i++)
-		work_init(&w[i], waiter_run);
-	while ((p[n] = link_packet(l)))
-		n++;
-	assert_int_equal(n, ALL);
-	ran = 0;
-	link_wait(l, &w[0]);
-	link_wait(l, &w[0]);
-	link_wait(l, &w[1]);
-	fake_turns(3);
-	assert_int_equal(ran, 0);
-	/* One packet: one of the two gets it, and the other waits again. */
-	link_packet_free(l, p[--n]);
-	fake_turns(4);
-	assert_int_equal(ran, 2);
-	assert_null(woken);
-	link_packet_free(l, p[--n]);
-	fake_turns(4);
-	assert_int_equal(ran, 3);
-	assert_non_null(woken);
-	/* One that waits and is stopped is not run. */
-	link_wait(l, &w[0]);
-	work_stop(&w[0]);
-	link_packet_free(l, p[--n]);
-	fake_turns(4);
-	assert_int_equal(ran, 3);
-	/* With packets at hand it does not wait for one to be freed. */
-	link_wait(l, &w[0]);
-	fake_turns(4);
-	assert_int_equal(ran, 4);
-	end();
-}
-
-static void test_reset(void **state)
-{
-	begin_alone();
-	for (int i = 0; i < 10; i++)
-		link_send(l, make(2, i, 0));
-	link_reset(l);
-	fake_turns(3);
-	assert_int_equal(got_count, 0);
-	assert_int_equal(available(), ALL);
-	end();
-}
-
-/* ---- with a fabric, which is this file ---- */
 
 static char path[] = "/tmp/test_link.XXXXXX", file[] = "/tmp/test_link_pcap.XXXXXX";
 static struct fabric_stream peer;
@@ -411,6 +159,20 @@ static void test_fabric(void **state)
 	assert_int_equal(got_psn[3], 63);
 	assert_int_equal(available(), ALL);
 	assert_int_equal(port.calls, 1);
+	end_fabric();
+}
+
+static void test_long_turn_ends(void **state)
+{
+	begin_welcome();
+	fake_loop.turn_over = true;
+	for (unsigned int i = 0; i < 5; i++)
+		peer_put(9, i, 0);
+	fabric_flush(&peer);
+	fake_turn();
+	assert_int_equal(got_count, 1);
+	fake_turns(5);
+	assert_int_equal(got_count, 5);
 	end_fabric();
 }
 
@@ -629,13 +391,8 @@ static void test_capture(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_local),
-		cmocka_unit_test(test_packet_is_clean),
-		cmocka_unit_test(test_administrator),
-		cmocka_unit_test(test_multicast),
-		cmocka_unit_test(test_pool),
-		cmocka_unit_test(test_reset),
 		cmocka_unit_test(test_fabric),
+		cmocka_unit_test(test_long_turn_ends),
 		cmocka_unit_test(test_backpressure),
 		cmocka_unit_test(test_reading_stops),
 		cmocka_unit_test(test_fabric_goes),

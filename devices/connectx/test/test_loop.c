@@ -219,6 +219,62 @@ static void work_is_fair_and_sockets_are_polled_between(void **state)
 	close(event);
 }
 
+/* Of timers and work that each take long, one of each comes before sockets are polled. */
+static int most, long_timers;
+static struct timer long_timer[4];
+
+static void takes_long(void)
+{
+	uint64_t begin = now(CLOCK_MONOTONIC);
+
+	while (now(CLOCK_MONOTONIC) - begin < 20000000)
+		;
+	if (++total == 20)
+		loop_stop(loop);
+}
+
+static void long_work(struct work *w)
+{
+	takes_long();
+	loop_work(loop, w);
+}
+
+static void long_expired(struct timer *t)
+{
+	long_timers++;
+	takes_long();
+	timer_start(loop, t, 0);
+}
+
+static void notes_how_many(void *arg, uint32_t events)
+{
+	if (total - seen_at > most)
+		most = total - seen_at;
+	seen_at = total;
+}
+
+static void what_takes_long_shares_no_turn(void **state)
+{
+	total = seen_at = most = long_timers = 0;
+	event = eventfd(1, EFD_NONBLOCK);
+	assert_int_equal(loop_watch(loop, event, EPOLLIN, notes_how_many, NULL), 0);
+	for (int i = 0; i < 4; i++) {
+		work_init(&works[i], long_work);
+		loop_work(loop, &works[i]);
+		timer_init(&long_timer[i], long_expired);
+		timer_start(loop, &long_timer[i], 0);
+	}
+	loop_run(loop);
+	assert_int_equal(most, 2);
+	assert_in_range(long_timers, 9, 11);
+	for (int i = 0; i < 4; i++) {
+		work_stop(&works[i]);
+		timer_stop(&long_timer[i]);
+	}
+	loop_unwatch(loop, event);
+	close(event);
+}
+
 static void stops_next(struct work *w)
 {
 	total++;
@@ -290,6 +346,7 @@ int main(void)
 		TEST(many_timers_are_cheap),
 		TEST(sleeps_when_there_is_nothing_to_do),
 		TEST(work_is_fair_and_sockets_are_polled_between),
+		TEST(what_takes_long_shares_no_turn),
 		TEST(work_can_be_stopped_in_its_round),
 		TEST(a_stale_event_reaches_nobody),
 		TEST(watch_reports_errors),

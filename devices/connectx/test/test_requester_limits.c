@@ -71,6 +71,19 @@ static void at_the_limit_of_memory_one_goes_at_a_time(void **state)
 	world_end();
 }
 
+/* It has had its time with each packet: one in a turn, and all in the end. */
+static void a_turn_that_lasts_long_ends(void **state)
+{
+	world_new(QP_RC, QP_RC, 10);
+	fake_loop.turn_over = true;
+	post(0, MLX5_OPCODE_SEND, 0, 0, 300);
+	post(0, MLX5_OPCODE_RDMA_READ, 0, 0, 1);
+	assert_true(world_step());
+	assert_int_equal(1, fake_link.sent);
+	expect("SEND_FIRST 10:256-, SEND_LAST 11:44, READ 12+0:1");
+	world_end();
+}
+
 static void reads_in_flight_are_limited(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
@@ -109,6 +122,7 @@ int main(void)
 		cmocka_unit_test(an_empty_pool_delays),
 		cmocka_unit_test(without_memory_it_looks_again),
 		cmocka_unit_test(at_the_limit_of_memory_one_goes_at_a_time),
+		cmocka_unit_test(a_turn_that_lasts_long_ends),
 		cmocka_unit_test(reads_in_flight_are_limited),
 		cmocka_unit_test(the_longest_read_is_alone),
 	};

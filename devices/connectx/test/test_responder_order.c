@@ -254,6 +254,20 @@ static void an_empty_pool_delays_reads(void **state)
 	world_end();
 }
 
+/* A read is answered by one packet a turn if each takes long; another one makes no turn. */
+static void a_turn_that_lasts_long_ends(void **state)
+{
+	world_new(QP_RC, QP_RC, 10);
+	fake_loop.turn_over = true;
+	arrive(&(struct step) { IB_READ_REQUEST, 10, 0, 3 * 256, V(0) }, QP_RC);
+	assert_int_equal(1, fake_link.sent);
+	arrive(&(struct step) { IB_READ_REQUEST, 13, 0, 1, V(0) }, QP_RC);
+	assert_int_equal(1, fake_link.sent);
+	work_only();
+	expect("FIRST 10:256, MIDDLE 11:256, LAST 12:256, ONLY 13:1");
+	world_end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -267,6 +281,7 @@ int main(void)
 		cmocka_unit_test(what_was_put_off_may_come_again_in_time),
 		cmocka_unit_test(a_long_read_begins_again_where_it_is_asked),
 		cmocka_unit_test(an_empty_pool_delays_reads),
+		cmocka_unit_test(a_turn_that_lasts_long_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -409,6 +409,7 @@ static void world_new(enum qp_service a, enum qp_service b, uint32_t psn)
 	hca.link = &fake_link;
 	hca.port.lid = FAKE_LID;
 	fake_loop.now = 1000;
+	fake_loop.turn_over = false;
 	list_init(&fake_loop.works);
 	list_init(&fake_loop.timers);
 	list_init(&fake_link.wire);

@@ -13,6 +13,7 @@
 
 struct loop {
 	uint64_t now;
+	bool turn_over;		/* for ever */
 	struct list works, timers;
 };
 
@@ -21,6 +22,11 @@ static struct loop fake_loop;
 uint64_t loop_now(const struct loop *l)
 {
 	return l->now;
+}
+
+bool loop_turn_over(const struct loop *l)
+{
+	return l->turn_over;
 }
 
 void timer_init(struct timer *t, void (*expired)(struct timer *t))
