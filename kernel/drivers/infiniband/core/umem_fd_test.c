@@ -15,8 +15,6 @@
 
 #include "umem_fd_test.h"
 
-#define TOP_PAGE (U64_MAX & PAGE_MASK) /* the last page of 2^64 bytes */
-
 #define WR IB_ACCESS_LOCAL_WRITE
 #define RD IB_ACCESS_REMOTE_READ
 
@@ -328,7 +326,8 @@ static const struct buf_case buf_cases[] = {
 	{ "one byte past the end", 0, BUF_SIZE + 1, O_RDWR, WR, -ERANGE },
 	{ "one byte at the end", BUF_SIZE, 1, O_RDWR, WR, -ERANGE },
 	{ "a page past the end", PAGE_SIZE, BUF_SIZE, O_RDWR, WR, -ERANGE },
-	{ "near 2^64", TOP_PAGE, 1, O_RDWR, WR, -ERANGE },
+	{ "near 2^64", TOP_PAGE, 1, O_RDWR, WR,
+	  BITS_PER_LONG == 64 ? -ERANGE : -EOVERFLOW },
 	{ "read-only to write", 0, BUF_SIZE, O_RDONLY, WR, -EACCES },
 	{ "write-only to read", 0, BUF_SIZE, O_WRONLY, RD, -EACCES },
 	{ "no vmap", 0, 1, O_RDWR, WR, -ENXIO, .no_vmap = true },

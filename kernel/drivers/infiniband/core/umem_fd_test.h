@@ -11,6 +11,9 @@
 #include <linux/file.h>
 #include <rdma/ib_umem_fd.h>
 
+/* The last page of 2^64 bytes.  PAGE_MASK has 32 bits on some machines. */
+#define TOP_PAGE (U64_MAX - PAGE_SIZE + 1)
+
 /* Without DMA a zeroed device is enough. */
 static inline struct ib_device *new_device(struct kunit *test)
 {

@@ -216,8 +216,8 @@ static void test_dmabuf_errors(struct kunit *test)
 		{ 0, 0, 0 },
 		{ 0, BUF_SIZE + 1, 0 },
 		{ BUF_SIZE, 1, 0 },
-		{ U64_MAX & PAGE_MASK, PAGE_SIZE, 0 },
-		{ 0, PAGE_SIZE, U64_MAX & PAGE_MASK },
+		{ TOP_PAGE, PAGE_SIZE, 0 },
+		{ 0, PAGE_SIZE, TOP_PAGE },
 	};
 	struct ib_mr *mr;
 	int i;
