@@ -18,7 +18,7 @@ FAILURES = """# a comment
 rxe/queues/x: bad  # it is known
 rxe/queues/x: rare  # sometimes: a race
 """
-SKIPS = "no (card|port) for \\d+  # there is none\n"
+SKIPS = "test_x\\.c: no (card|port) for \\d+  # there is none\n"
 
 
 class Judged(unittest.TestCase):
@@ -51,12 +51,13 @@ class Judged(unittest.TestCase):
 
     def test_the_suite_on_the_model_skips_for_expected_reasons_only(self):
         def on(device, reason, program="rdma-core/test_x", result="skip"):
-            return self.judged(program, "c", result, reason, device)
+            return self.judged(program, "tests.T.c", result, reason, device)
         self.assertEqual(on("connectx", "no card for 12"), ("skip", "no card for 12"))
         for reason in "", "no card for x", "no card for 12, and more", "there is no card for 12":
             result, said = on("connectx", reason)
             self.assertEqual(result, "not ok")
-            self.assertIn(f"no such reason: {reason}", said)
+            self.assertIn(f"does not have: test_x.c: {reason}", said)
+        self.assertEqual(on("connectx", "no card for 12", "rdma-core/test_y")[0], "not ok")
         self.assertEqual(on("rxe", "other")[0], "skip")
         self.assertEqual(on("connectx", "other", "access/data")[0], "skip")
         self.assertEqual(on("connectx", "", result="ok")[0], "ok")
