@@ -12,6 +12,7 @@
  *	arg=TEXT	one word of the command; repeated, in order
  *	tty=ROWS COLS	the command has the terminal hvc0
  *	stdin=1		the command reads what the host writes to the output port
+ *	modules=PATH	the kernel's modules, which become /lib/modules/VERSION
  *
  * The root is an overlay: the host's userland by 9p, read-only, under a tmpfs.
  * Nothing that a guest writes reaches the host.  The command's output goes
@@ -41,6 +42,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -50,7 +52,7 @@
 #define SHARE "trans=virtio,version=9p2000.L,msize=512000,cache=loose"
 
 static int status_port = STDERR_FILENO, output_port;
-static const char *dir, *cwd, *host, *tty;
+static const char *dir, *cwd, *host, *tty, *modules;
 static char **env, **words;
 static bool has_stdin;
 static unsigned long long output_size;
@@ -116,6 +118,8 @@ static void read_config(void)
 			host = value;
 		else if (!strcmp(p, "tty"))
 			tty = value;
+		else if (!strcmp(p, "modules"))
+			modules = value;
 		else if (!strcmp(p, "stdin"))
 			has_stdin = true;
 		else
@@ -137,6 +141,19 @@ static void mount_on(const char *source, const char *target, const char *type,
 	mkdir(path, 0755);
 	if (mount(source, target, type, flags, data))
 		fail("cannot mount", target);
+}
+
+/* In the new root. */
+static void link_modules(void)
+{
+	struct utsname kernel;
+	char path[256];
+
+	uname(&kernel);
+	snprintf(path, sizeof(path), "/lib/modules/%s", kernel.release);
+	mkdir("/lib/modules", 0755);
+	if (symlink(modules, path))
+		fail("cannot make", path);
 }
 
 static void make_root(void)
@@ -165,6 +182,8 @@ static void make_root(void)
 	if (symlink("/proc/self/fd", "/dev/fd") || symlink("fd/0", "/dev/stdin") ||
 	    symlink("fd/1", "/dev/stdout") || symlink("fd/2", "/dev/stderr"))
 		fail("cannot make", "/dev/fd");
+	if (modules)
+		link_modules();
 }
 
 static void prepare(void)

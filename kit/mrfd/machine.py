@@ -391,6 +391,8 @@ class Guest:
             yield "tty=%d %d" % tuple(self.tty)
         if self.stdin:
             yield "stdin=1"
+        if self.kernel in KERNELS:
+            yield f"modules={inside(os.path.dirname(kernel_image(self.kernel)))}/modules"
         for item in env.items():
             yield "env=%s=%s" % item
         for word in self.setup + self.command:

@@ -39,11 +39,14 @@ VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 FAULTS = re.compile(r"faults/.*|kcsan")
 # On the debug kernel: all of ours that drives our code, and of rdma-core's suite what
 # goes through code that our patches change (see Documentation/testing.md).
-DEBUG = re.compile(r"kunit|(access|exporters|faults|interface|load|queues|rereg)/.*|"
+DEBUG = re.compile(r"kunit|(access|exporters|faults|interface|leaving|load|queues|rereg)/.*|"
                    r"rdma-core/test_(mr|mr_fd(_caps)?|memfd_mr|rereg\w*)")
-# On the ConnectX model only what maps memory in most ways and moves data through it: there
-# the code is the driver's, and all of DEBUG takes most of an hour.
-DEBUG_MLX5 = re.compile(r"access/(data|windows)")
+# On the ConnectX model the code is the driver's, and all of DEBUG takes most of an hour: so
+# only what maps memory in most ways, what goes wrong or away in the middle of traffic, and of
+# rdma-core's suite what is the driver's own.
+DEBUG_MLX5 = re.compile(r"access/(data|windows)|exporters/notify|interface/(lifetime|ondemand)|"
+                        r"leaving/.*|queues/(errors|scribble)|"
+                        r"rdma-core/test_(odp|rdmacm|mlx5_(dc|devx|dm_ops|mkey))")
 # On the kernel that finds data races: programs in which many things happen at once.
 CONCURRENT = re.compile(r"access/(cut|data|windows)|interface/(fuzz|lifetime)|load/stress|"
                         r"rereg/inflight|kcsan")

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Two guests with a ConnectX model each, on one fabric: the programs of rdma-core,
+"""Guests with a ConnectX model each, on one fabric: in two of them the programs of rdma-core,
 perftest and libfabric (tests/host/two-guests), also if packets are lost, come twice, late
-or in another order.  And a fabric that does not end well is not taken for a success."""
+or in another order; three that all talk to each other (tests/host/three-guests); two whose
+fabric dies (tests/host/fabric-dies).  And a fabric that does not end well is not taken for a
+success."""
 
 import os
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -16,6 +19,8 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import fabric  # noqa: E402
 from mrfd import machine  # noqa: E402
+from mrfd import programs  # noqa: E402
+from mrfd.devices import CONNECTX  # noqa: E402
 from mrfd.paths import BUILD, inside  # noqa: E402
 from tests.host.model import GuestsWithModel  # noqa: E402
 
@@ -96,6 +101,34 @@ class Fabric(GuestsWithModel):
                 report = log.read()
         for what in "dropped", "duplicated", "reordered":
             self.assertRegex(report, rf"\b[1-9]\d* {what}\b")
+
+    def test_three_guests_talk(self):
+        done = self.boot("--guests", "3", "-m", "512M", "tests/host/three-guests", timeout=900)
+        said = done.stdout + done.stderr
+        self.assertEqual(done.returncode, 0, said)
+        self.assertEqual(done.stdout.count("case rping: ok"), 3, said)
+
+    def test_the_fabric_dies_under_traffic(self):
+        """The ports go down, the error comes to whoever has sent something, nothing hangs."""
+        our_env = dict(item.split("=", 1) for item in self.env[1::2])
+        with self.assertRaisesRegex(machine.BootError, "has ended, status"):
+            with fabric.Fabric() as running:
+                guests = [machine.Guest(
+                    ["tests/host/fabric-dies"], links=links, mac=number, fabric=running.socket,
+                    **programs.guest_options("base", CONNECTX, timeout=400, env=our_env,
+                                             setup=machine.network_setup(number, 2, CONNECTX)))
+                          for number, links in enumerate(machine.network(2))]
+                for guest in guests:
+                    self.addCleanup(guest.stop)
+                    guest.start()
+                for guest in guests:
+                    guest.wait_for(rb"^traffic$", 300)
+                os.kill(running.pid(), signal.SIGKILL)
+                for guest in guests:
+                    self.assertTrue(guest.wait(400))
+                    self.assertEqual(guest.status, 0, guest.output)
+                    self.assertRegex(guest.output, rb"^traffic\n(error|waits)\n$")
+                self.assertIn(b"error", b"".join(guest.output for guest in guests))
 
 
 if __name__ == "__main__":

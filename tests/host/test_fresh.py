@@ -28,7 +28,13 @@ sleep "$(cat "$here/sleep" 2>/dev/null || echo 0)"
 for path; do path=$here${path#/mrfd}; done
 case $1 in
 configure) touch "$path/build.ninja" ;;
-compile) for path; do case $path in *.part.*) echo image >"$here${path#/mrfd}" ;; esac; done ;;
+compile)
+	for path; do
+		case $path in *.part.*)
+			echo image >"$here${path#/mrfd}"
+			mkdir "$here${path#/mrfd}.modules" ;;
+		esac
+	done ;;
 compile_perftest) mkdir -p "$here/build/perftest-obj" ;;
 esac
 '''

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The ConnectX goes away while processes use it (tests/host/leaves-in-use): unbound from
-its driver, also for a reset, reloaded by devlink, removed from the bus, pulled out of its
-slot, or with its model killed.  And with all the mkeys of the driver's default profile it
-goes and comes back soon."""
+"""The ConnectX goes away while processes use it (tests/leaving/leaves-in-use): it is pulled
+out of its slot, or its model is killed.  And with all the mkeys of the driver's default
+profile it goes and comes back soon.  The rest is in tests/leaving/driver.py."""
 
 import os
 import signal
@@ -17,18 +16,10 @@ from mrfd import beside  # noqa: E402
 from mrfd import machine  # noqa: E402
 from tests.host.model import GuestsWithModel  # noqa: E402
 
-LEAVES = "tests/host/leaves-in-use"
+LEAVES = "tests/leaving/leaves-in-use"
 
 
 class Leaving(GuestsWithModel):
-    def test_unbound_reset_and_reloaded_in_use(self):
-        done = self.boot(LEAVES, "unbind")
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-
-    def test_removed_in_use(self):
-        done = self.boot(LEAVES, "remove")
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-
     def test_pulled_out_in_use(self):
         process, model = self.running(LEAVES, "pulled")
         os.kill(model, signal.SIGUSR1)

@@ -96,6 +96,7 @@ TEST_F(words, are_all_known)
 		"atomics", "atomic-write", "flush", "window-type-1", "window-type-2",
 		"window-dma-buf", "window-holds", "window-checks", "new-keys", "sqd", "rdma-cm",
 		"add-delete", "read-middles", "rxe-queues", "mlx5-queues", "follows-moves",
+		"pci",
 	};
 	const char *given = getenv("MRFD_DEVICE_CAN");
 	char *words = must(strdup(given ? given : ""));

@@ -39,6 +39,7 @@
  *	mlx5-queues	its work queues are those of <infiniband/mlx5dv.h>
  *	follows-moves	an MR of a dma-buf does not hold it in place: when the buffer has moved,
  *			packets go to where it is then
+ *	pci		it is a PCI function, whose driver is a module
  *
  * interface/device compares the words with what the device reports.
  */
