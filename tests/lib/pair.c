@@ -60,7 +60,7 @@ static const char *try_connect_end(struct pair *p, int end, enum ibv_mtu mtu, ui
 	attr.sq_psn = sq_psn;
 	attr.timeout = timeout;
 	attr.retry_cnt = 7;
-	attr.rnr_retry = 7;
+	attr.rnr_retry = p->gives_up ? 2 : 7;
 	attr.max_rd_atomic = 8;
 	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 			  IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))

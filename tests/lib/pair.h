@@ -20,6 +20,7 @@ struct pair {
 	struct ibv_pd *pd;	/* the pair's own, or NULL */
 	struct ibv_cq *cq;
 	struct ibv_qp *qp[2];
+	bool gives_up;		/* on a receiver that is not ready, after two more tries */
 };
 
 /* PD: one for each end; if NULL, the pair allocates one for both. */

@@ -281,6 +281,34 @@ TEST_F(error, a_retry_count_of_7_is_not_for_ever)
 	ASSERT_EQ(IBV_WC_RETRY_EXC_ERR, next_of(self, 0, &id));
 }
 
+TEST_F(error, a_receiver_that_is_never_ready_ends_the_sender)
+{
+	uint64_t id;
+
+	self->e.pair.gives_up = true;
+	pair_connect(&self->e.pair, IBV_MTU_1024);
+	post(self, 1, IBV_WR_SEND, self->e.here.iova, PAGE, self->e.mr->lkey);
+	post(self, 2, IBV_WR_SEND, self->e.here.iova, PAGE, self->e.mr->lkey);
+	ASSERT_EQ(IBV_WC_RNR_RETRY_EXC_ERR, next_of(self, 0, &id));
+	ASSERT_EQ(1, id);
+	ASSERT_EQ(IBV_WC_WR_FLUSH_ERR, next_of(self, 0, &id));
+	ASSERT_EQ(2, id);
+}
+
+TEST_F(error, a_receiver_that_is_ready_late_gets_the_message)
+{
+	enum ibv_wc_status status[2];
+
+	post(self, 1, IBV_WR_SEND, self->e.here.iova, PAGE, self->e.mr->lkey);
+	usleep(20000);	/* tens of tries: the receiver asks for 0.6 ms between them */
+	ASSERT_EQ(0, ibv_poll_cq(self->e.pair.cq, 1, &(struct ibv_wc){}));
+	post_recv(&self->e.pair, self->e.peer, self->e.there.iova, PAGE);
+	both_ends(self, status);
+	ASSERT_EQ(IBV_WC_SUCCESS, status[0]);
+	ASSERT_EQ(IBV_WC_SUCCESS, status[1]);
+	ASSERT_TRUE(filled(self->e.there.cpu, PAGE, 1, "what was sent"));
+}
+
 /*
  * What was posted before a reset is gone with it, also what was sent and not answered.
  * The peer takes no writes: not even an empty one may be left of them.
