@@ -12,6 +12,18 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from lib import device  # noqa: E402
 
+# A process with registers of the device in its memory, which forks as long as that is there.
+FORKS = """
+import os, sys
+from pyverbs.device import Context
+context = Context(name=sys.argv[1])
+print("open", flush=True)
+while os.path.exists(f"/sys/class/infiniband/{sys.argv[1]}"):
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
 LEAVES = os.path.join(os.path.dirname(os.path.realpath(__file__)), "leaves-in-use")
 
 
@@ -24,6 +36,15 @@ class Driver(unittest.TestCase):
 
     def test_unbound_in_use(self):
         self.leaves("unbind")
+
+    def test_unbound_while_a_process_forks(self):
+        device.need("pci")
+        with subprocess.Popen([sys.executable, "-c", FORKS, device.NAME],
+                              stdout=subprocess.PIPE, text=True) as forks:
+            self.addCleanup(forks.kill)
+            self.assertEqual(forks.stdout.readline(), "open\n")
+            self.leaves("unbind")
+            self.assertEqual(forks.wait(60), 0)
 
     def test_unbound_in_use_and_reset(self):
         self.leaves("reset")
