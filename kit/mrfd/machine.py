@@ -21,11 +21,17 @@ network.
 A guest with the device "connectx" has a second process, the ConnectX model: see
 kit/with-connectx, which runs QEMU then.  What the model prints is in connectx.log, beside
 console.log.
+
+The device "gpu" is the GPU of the tests: an ivshmem-plain whose BAR is a memory file, which
+the host can look at (Guest.vram), and in the guest the driver tests/gpu, which is loaded
+before the command starts.  It and a ConnectX are then behind one PCIe switch, since the kernel
+lets them reach each other (peer-to-peer) only so.
 """
 
 import contextlib
 import functools
 import json
+import mmap
 import os
 import re
 import selectors
@@ -47,8 +53,10 @@ TIMED_OUT, BROKEN, COMPLAINED = 124, 125, 70
 MODEL_FAILED = 99  # of kit/with-connectx
 KERNELS = {"base": [], "debug": ["--debug"], "kcsan": ["--kcsan"], "stock": ["--stock"]}
 MODEL_SOCKET = "/tmp/connectx"  # in the userland of one guest
+VRAM = 16 << 20  # bytes, of the device "gpu"
 # The model has a PCIe port of its own: QEMU hides the link of a device that has none.
 DEVICES = {"virtio-gpu": "virtio-gpu-pci",
+           "gpu": "ivshmem-plain,bus=port98,memdev=vram",
            "connectx": json.dumps({"driver": "vfio-user-pci", "bus": "port99",
                                    "socket": {"type": "unix", "path": MODEL_SOCKET}})}
 MAX_GUESTS = 254  # in one network: 10.0.0.1 to 10.0.0.254
@@ -103,6 +111,15 @@ def kernel_image(kernel="base"):
     """The path of a kernel's image, by name (it is built if needed) or by path."""
     check_kernel(kernel)
     return tool("kernel", *KERNELS[kernel]) if kernel in KERNELS else kernel
+
+
+@functools.cache
+def gpu_module(kernel="base"):
+    """The path inside of the module for the device "gpu"; it is built if needed."""
+    if kernel not in KERNELS or kernel == "stock":
+        raise BootError("the device gpu has a driver for the kit's kernels only: base, debug, "
+                        "kcsan")
+    return inside(tool("gpu", *KERNELS[kernel]))
 
 
 @functools.cache
@@ -228,7 +245,8 @@ class Guest:
 
     command   list of words
     kernel    base, debug, kcsan, stock, or the path of a bzImage
-    devices   what QEMU's -device takes; bus=portN makes a port to unplug from; "connectx"
+    devices   what QEMU's -device takes; bus=portN makes a port to unplug from; "connectx";
+              "gpu", and then there is vram, its memory as a mmap.mmap
     append    more for the kernel's command line
     links     the network: a list of connected sockets (see network()); mac: its number there
     fabric    the socket of a fabric.Fabric; without one its ConnectX is alone
@@ -291,10 +309,11 @@ class Guest:
             self.log_dir = log_directory(self.name)
         os.makedirs(self.log_dir, exist_ok=True)
         self._files = [os.open(image, os.O_RDONLY), initramfs(self._records())]
+        self.vram = self._make_vram() if "gpu" in self.devices else None
         self._ends, theirs = {}, {}
         for channel in ("console", "out", "status", "qmp"):
             self._ends[channel], theirs[channel] = socket.socketpair()
-        words = self._qemu_words(*self._files, {c: s.fileno() for c, s in theirs.items()})
+        words = self._qemu_words(*self._files[:2], {c: s.fileno() for c, s in theirs.items()})
         if "connectx" in self.devices:
             words = self._model_words() + words
         self.monitor = Monitor(self._ends["qmp"])
@@ -395,7 +414,8 @@ class Guest:
             yield f"modules={inside(os.path.dirname(kernel_image(self.kernel)))}/modules"
         for item in env.items():
             yield "env=%s=%s" % item
-        for word in self.setup + self.command:
+        gpu = [f"{GUEST}/gpu", gpu_module(self.kernel)] if "gpu" in self.devices else []
+        for word in gpu + self.setup + self.command:
             yield b"arg=" + os.fsencode(word)
 
     def _qemu_words(self, image, initrd, fd):
@@ -424,11 +444,24 @@ class Guest:
         words += self._network_words()
         devices = [DEVICES.get(d, d) for d in self.devices]
         ports = re.findall(r"""bus["':= ]+(port\d+)""", " ".join(devices))
+        kind = "pcie-root-port"
+        if self.vram:
+            kind = "xio3130-downstream,bus=switch"
+            words += ["-object", f"memory-backend-file,id=vram,size={VRAM},share=on,"
+                      f"mem-path=/proc/self/fd/{self._files[2]}", "-device",
+                      "pcie-root-port,id=root,chassis=200,slot=200", "-device",
+                      "x3130-upstream,id=switch,bus=root"]
         for number, port in enumerate(dict.fromkeys(ports)):
-            words += ["-device", f"pcie-root-port,id={port},chassis={number + 1},slot={number + 1}"]
+            words += ["-device", f"{kind},id={port},chassis={number + 1},slot={number + 1}"]
         for device in devices:
             words += ["-device", device]
         return words
+
+    def _make_vram(self):
+        """The memory of the device "gpu": a file for QEMU, and a mapping of it."""
+        self._files.append(os.memfd_create("vram"))
+        os.ftruncate(self._files[-1], VRAM)
+        return mmap.mmap(self._files[-1], VRAM)
 
     def _model_words(self):
         """What goes before QEMU's words if the guest has a ConnectX."""
