@@ -28,9 +28,11 @@ from mrfd.paths import BUILD, SCRIPTS, TOP, inside
 TESTS = os.path.join(TOP, "tests")
 MODEL = os.path.join(TOP, "devices/connectx")
 OUT = os.path.join(BUILD, "tests")  # what is built of tests/
-NOT_CASES = {"host", "lib", "bench"}  # folders of tests/ without guest programs
+NOT_CASES = {"host", "lib", "bench", "gpu"}  # folders of tests/ without guest programs
 # Exporters of every kind: see tests/lib/memory.h.
 EXPORTERS = ["bochs-display", "virtio-gpu"]
+# The programs that have the GPU of the tests beside them (tests/gpu).
+GPU = re.compile(r"exporters/gpu\w*")
 # Tests of rdma-core for the hardware of one vendor.
 VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 
@@ -44,8 +46,8 @@ DEBUG = re.compile(r"kunit|(access|exporters|faults|interface|leaving|load|queue
 # On the ConnectX model the code is the driver's, and all of DEBUG takes most of an hour: so
 # only what maps memory in most ways, what goes wrong or away in the middle of traffic, and of
 # rdma-core's suite what is the driver's own.
-DEBUG_MLX5 = re.compile(r"access/(data|windows)|exporters/notify|interface/(lifetime|ondemand)|"
-                        r"leaving/.*|queues/(errors|scribble)|"
+DEBUG_MLX5 = re.compile(r"access/(data|windows)|exporters/(gpu\w*|notify)|"
+                        r"interface/(lifetime|ondemand)|leaving/.*|queues/(errors|scribble)|"
                         r"rdma-core/test_(odp|rdmacm|mlx5_(dc|devx|dm_ops|mkey))")
 # On the kernel that finds data races: programs in which many things happen at once.
 CONCURRENT = re.compile(r"access/(cut|data|windows)|interface/(fuzz|lifetime)|load/stress|"
@@ -86,11 +88,12 @@ def guest_options(kernel, device, **more):
             "allow": device.allow, **more}
 
 
-def test_guest(kernel, device, *programs):
-    """Options of Guest for our own programs: with every exporter, and with what these
-    programs of the kit build on the path."""
+def test_guest(kernel, device, *programs, gpu=False):
+    """Options of Guest for our own programs: with every exporter, perhaps the GPU of the
+    tests, and with what these programs of the kit build on the path."""
     env = environment.of_our_libraries(product("rdma-core"), *map(product, programs))
-    return guest_options(kernel, device, devices=EXPORTERS, env={**env, **dict(device.settings)})
+    return guest_options(kernel, device, devices=EXPORTERS + ["gpu"] * gpu,
+                         env={**env, **dict(device.settings)})
 
 
 class Program:
@@ -98,6 +101,7 @@ class Program:
 
     dialect = Tap
     needs = ()      # what scripts/ builds for it
+    gpu = False     # whether its guest has the GPU of the tests
     target = None   # what make builds for it in OUT
     wanted = ()     # the cases to run; empty: all
 
@@ -230,6 +234,7 @@ class GuestProgram(Program):
         self.path, self.compiled = path, kind == ".c"
         self.module = f"tests.{name.replace('/', '.')}"
         self.needs = ["rdma-core", "kernel"]
+        self.gpu = bool(GPU.fullmatch(name))
         if self.compiled:
             self.target = name
         else:
@@ -250,7 +255,8 @@ class GuestProgram(Program):
                 *(f"-r{case if '.' in case else f'global.{case}'}" for case in self.wanted)]
 
     def guest(self):
-        return test_guest(self.kernel, self.device, *(x for x in self.needs if x == "perftest"))
+        return test_guest(self.kernel, self.device, *(x for x in self.needs if x == "perftest"),
+                          gpu=self.gpu)
 
 
 class Kcsan(Program):
@@ -383,6 +389,8 @@ def build(programs):
     if "kernel" in needs:  # made here, before two threads could do it at once
         machine.init_program()
         machine.accelerator()
+    for kernel in {program.kernel for program in programs if program.gpu}:
+        machine.gpu_module(kernel)
     targets = [program.target for program in programs if program.target]
     if targets:
         build_tests(dict.fromkeys(targets))

@@ -6,6 +6,7 @@
 #include "lib/memory.h"
 #include "lib/case.h"
 #include "lib/device.h"
+#include "lib/gpu.h"
 #include "lib/pattern.h"
 #include "lib/test_exporter.h"
 #include <fcntl.h>
@@ -27,8 +28,7 @@ static const char *const drm_driver[] = {
 	[VGEM] = "vgem", [VIRTIO_GPU] = "virtio_gpu", [BOCHS] = "bochs-drm",
 };
 
-/* The primary node whose driver has this name, or -1. */
-static int open_card(const char *driver)
+int memory_open_card(const char *driver)
 {
 	for (int i = 0; i < 8; i++) {
 		drmVersionPtr version;
@@ -84,7 +84,7 @@ static void dumb_open(struct memory *m)
 	uint32_t pitch, lines = m->size / PAGE;
 	uint64_t bytes, offset;
 
-	m->drm_fd = open_card(drm_driver[m->kind]);
+	m->drm_fd = memory_open_card(drm_driver[m->kind]);
 	if (m->drm_fd < 0)
 		fail_case("the guest has no card of %s", drm_driver[m->kind]);
 	if (m->kind == BOCHS && lines < MODE_H)
@@ -170,6 +170,10 @@ void memory_open(struct memory *m, enum memory_kind kind, size_t size)
 		break;
 	case TEST_EXPORTER:
 		test_exporter_open(m, size, 0);
+		break;
+	case GPU_VRAM:
+	case GPU_SYSTEM:
+		gpu_open(m, kind, size, 0);
 		break;
 	default:
 		dumb_open(m);

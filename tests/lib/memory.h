@@ -4,8 +4,9 @@
  * process.  RDMA does not use that mapping, so a case sees there what really arrived.
  *
  * vgem, udmabuf, the system heap and virtio-gpu export system memory as a dma-buf;
- * bochs exports VRAM, which is I/O memory.  If the guest lacks the exporter,
- * memory_open() fails the case.
+ * bochs exports VRAM, which is I/O memory.  A buffer of the GPU of the tests begins in VRAM
+ * or in system memory (see gpu.h).  If the guest lacks the exporter, memory_open() fails the
+ * case.
  */
 #ifndef LIB_MEMORY_H
 #define LIB_MEMORY_H
@@ -19,7 +20,9 @@
 #define PAGE 4096ul
 #define IOVA 0x7000000000ul	/* the iova of an MR of an fd, if a case needs no other */
 
-enum memory_kind { HOST, MEMFD, VGEM, UDMABUF, HEAP, VIRTIO_GPU, BOCHS, TEST_EXPORTER };
+enum memory_kind {
+	HOST, MEMFD, VGEM, UDMABUF, HEAP, VIRTIO_GPU, BOCHS, TEST_EXPORTER, GPU_VRAM, GPU_SYSTEM
+};
 
 struct memory {
 	enum memory_kind kind;
@@ -55,6 +58,9 @@ int memory_rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, const struct m
 		 int access);
 /* Deregister, unless it is NULL. */
 void mr_close(struct ibv_mr *mr);
+
+/* The primary node whose driver has this name, or -1. */
+int memory_open_card(const char *driver);
 
 /* Only an fd: a buffer of the system heap with these open flags, or a memfd. */
 int heap_fd(size_t size, int flags);

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A buffer of a GPU, which TTM keeps in VRAM or in system memory (tests/gpu).
+ *
+ * An importer with DMA and peer-to-peer reaches it in either, and follows when it moves or is
+ * evicted: mlx5 holds nothing.  Soft-RoCE copies by the CPU, so it pins the buffer, and as
+ * with amdgpu and xe a pin without peer-to-peer moves it to system memory; where the driver
+ * lets it be pinned in VRAM, Soft-RoCE reaches it there through the I/O accessors.
+ *
+ * A region is written and read by RDMA, and looked at through a mapping, which shows the
+ * buffer wherever it is.
+ */
+#include "exporters/gpu_buffer.h"
+#include "lib/random.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define RACE_SECONDS 3
+
+FIXTURE_VARIANT(placed)
+{
+	enum memory_kind kind;
+};
+
+FIXTURE(placed)
+{
+	struct gpu_case c;
+};
+
+FIXTURE_VARIANT_ADD(placed, in_vram) { .kind = GPU_VRAM };
+FIXTURE_VARIANT_ADD(placed, in_system_memory) { .kind = GPU_SYSTEM };
+
+FIXTURE_SETUP(placed)
+{
+	case_open(&self->c, variant->kind, 0);
+}
+
+FIXTURE_TEARDOWN(placed)
+{
+	EXPECT_TRUE(case_close(&self->c));
+}
+
+/* Only peer-to-peer leaves a registered buffer in VRAM. */
+static uint32_t place_of(enum memory_kind kind)
+{
+	return kind == GPU_VRAM && by_dma() ? MRFD_GPU_VRAM : MRFD_GPU_SYSTEM;
+}
+
+TEST_F(placed, is_written_and_read)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr = must(case_reg(c));
+
+	ASSERT_TRUE(rdma_write(c, mr, 1));
+	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 1, "buffer"));
+	fill(c->buf.cpu, SIZE, 2);
+	ASSERT_TRUE(rdma_reads(c, mr, 2));
+	ASSERT_EQ(place_of(variant->kind), gpu_query(&c->buf).place);
+	mr_close(mr);
+}
+
+TEST_F(placed, changes_only_where_it_is_written)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr = must(case_reg(c));
+	static const struct { size_t at, n; } part[] = {
+		{ 0, 1 }, { PAGE - 3, 7 }, { 5, PAGE }, { SIZE / 2 - 1, 3 * PAGE + 1 },
+		{ SIZE - 13, 13 },
+	};
+
+	fill(c->host.cpu, SIZE, 5);
+	for (int i = 0; i < 5; i++) {
+		memory_mark(&c->buf);
+		ASSERT_EQ(0, rdma_op(&c->pair, IBV_WR_RDMA_WRITE, c->host_mr, c->host.iova,
+				     part[i].n, IOVA + part[i].at, mr->rkey));
+		ASSERT_TRUE(memory_only_changed(&c->buf, part[i].at, part[i].n));
+		ASSERT_EQ(0, memcmp(c->buf.cpu + part[i].at, c->host.cpu, part[i].n));
+	}
+	mr_close(mr);
+}
+
+/* What the importer holds, and that nothing is left of it. */
+TEST_F(placed, is_held_as_the_importer_needs_it)
+{
+	struct gpu_case *c = &self->c;
+	struct mrfd_gpu_query q;
+	struct ibv_mr *mr;
+
+	for (int i = 0; i < 3; i++) {
+		mr = must(case_reg(c));
+		ASSERT_TRUE(rdma_write(c, mr, i));
+		q = gpu_query(&c->buf);
+		ASSERT_EQ(1, q.attachments);
+		ASSERT_EQ(by_dma() ? MRFD_GPU_PEER : MRFD_GPU_NOT_ASKED, q.why);
+		ASSERT_EQ(by_dma(), q.peers);
+		ASSERT_EQ(by_dma(), q.maps);
+		ASSERT_EQ(!by_dma(), q.pins);
+		ASSERT_EQ(!by_dma(), q.vmaps);
+		ASSERT_EQ(!by_dma(), q.brackets);
+		mr_close(mr);
+		ASSERT_TRUE(gpu_at_rest(&c->buf));
+	}
+}
+
+/* A second region of it. */
+TEST_F(placed, is_registered_twice)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr = must(case_reg(c)), *other = must(case_reg(c));
+
+	ASSERT_TRUE(rdma_write(c, mr, 1));
+	ASSERT_TRUE(rdma_reads(c, other, 1));
+	mr_close(mr);
+	ASSERT_TRUE(rdma_write(c, other, 2));
+	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 2, "buffer"));
+	mr_close(other);
+}
+
+/* It is zero although others used the VRAM before. */
+TEST_F(placed, is_zero_when_it_is_new)
+{
+	struct gpu_case *c = &self->c;
+	static const uint8_t zero[SIZE];
+	struct ibv_mr *mr;
+
+	for (int i = 0; i < 3; i++) {
+		memset(c->buf.cpu, 0x77, SIZE);
+		memory_close(&c->buf);
+		gpu_open(&c->buf, variant->kind, SIZE, 0);
+		mr = must(case_reg(c));
+		memset(c->host.cpu, 0x77, SIZE);
+		ASSERT_EQ(0, rdma_op(&c->pair, IBV_WR_RDMA_READ, c->host_mr, c->host.iova, SIZE,
+				     IOVA, mr->rkey));
+		mr_close(mr);
+		ASSERT_EQ(0, memcmp(c->host.cpu, zero, SIZE));
+		ASSERT_EQ(0, memcmp(c->buf.cpu, zero, SIZE));
+	}
+}
+
+/* An importer with DMA and without peer-to-peer, which pins it. */
+TEST_F(placed, moves_to_system_memory_for_an_importer_without_peer_to_peer)
+{
+	struct gpu_case *c = &self->c;
+	uint32_t handle;
+
+	fill(c->buf.cpu, SIZE, 3);
+	ASSERT_EQ(0, drmPrimeFDToHandle(c->vgem.drm_fd, c->buf.fd, &handle));
+	ASSERT_EQ(MRFD_GPU_SYSTEM, gpu_query(&c->buf).place);
+	ASSERT_EQ(MRFD_GPU_NOT_ASKED, gpu_query(&c->buf).why);
+	ASSERT_EQ(1, gpu_query(&c->buf).pins);
+	ASSERT_EQ(1, gpu_query(&c->buf).maps);
+	ASSERT_EQ(EBUSY, gpu_move(&c->buf, MRFD_GPU_VRAM, 0));
+	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 3, "buffer"));
+	ASSERT_EQ(0, drmCloseBufferHandle(c->vgem.drm_fd, handle));
+	ASSERT_TRUE(gpu_at_rest(&c->buf));
+	ASSERT_EQ(0, gpu_move(&c->buf, MRFD_GPU_VRAM, 0));
+	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 3, "buffer"));
+}
+
+FIXTURE(gpu)
+{
+	struct gpu_case c;
+};
+
+FIXTURE_SETUP(gpu)
+{
+	case_open(&self->c, GPU_VRAM, 0);
+}
+
+FIXTURE_TEARDOWN(gpu)
+{
+	EXPECT_TRUE(case_close(&self->c));
+}
+
+/* As xe has it: such a buffer has no place that both can use. */
+TEST_F(gpu, that_must_stay_in_VRAM_needs_peer_to_peer)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr;
+
+	case_replace(c, GPU_VRAM, MRFD_GPU_ONLY);
+	mr = case_reg(c);
+	if (!by_dma()) {
+		ASSERT_EQ(NULL, mr);
+		ASSERT_EQ(EOPNOTSUPP, errno);
+		return;
+	}
+	ASSERT_NE(NULL, mr);
+	ASSERT_TRUE(rdma_write(c, mr, 1));
+	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 1, "buffer"));
+	ASSERT_EQ(EINVAL, gpu_move(&c->buf, MRFD_GPU_SYSTEM, 0));
+	ASSERT_EQ(MRFD_GPU_VRAM, gpu_query(&c->buf).place);
+	mr_close(mr);
+}
+
+/* What is on a screen cannot go elsewhere. */
+TEST_F(gpu, that_the_driver_pinned_in_VRAM_needs_peer_to_peer)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr;
+
+	case_replace(c, GPU_VRAM, MRFD_GPU_PINNED);
+	mr = case_reg(c);
+	if (!by_dma()) {
+		ASSERT_EQ(NULL, mr);
+		ASSERT_EQ(EINVAL, errno);
+		return;
+	}
+	ASSERT_NE(NULL, mr);
+	ASSERT_TRUE(rdma_write(c, mr, 1));
+	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 1, "buffer"));
+	ASSERT_EQ(EBUSY, gpu_move(&c->buf, MRFD_GPU_SYSTEM, 0));
+	mr_close(mr);
+}
+
+/* By the CPU, through the I/O accessors; a device with DMA reaches it anyway. */
+TEST_F(gpu, that_may_be_pinned_in_VRAM_is_reached_there)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr;
+
+	case_replace(c, GPU_VRAM, MRFD_GPU_ONLY | MRFD_GPU_CPU_PIN);
+	mr = must(case_reg(c));
+	ASSERT_TRUE(rdma_write(c, mr, 1));
+	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 1, "buffer"));
+	fill(c->buf.cpu, SIZE, 2);
+	ASSERT_TRUE(rdma_reads(c, mr, 2));
+	ASSERT_EQ(MRFD_GPU_VRAM, gpu_query(&c->buf).place);
+	ASSERT_EQ(!by_dma(), gpu_query(&c->buf).pins);
+	ASSERT_EQ(0, gpu_query(&c->buf).moves);
+	mr_close(mr);
+}
+
+TEST_F(gpu, does_not_move_while_it_is_pinned)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr;
+
+	need("vmap");
+	mr = must(case_reg(c));
+	ASSERT_TRUE(rdma_write(c, mr, 1));
+	ASSERT_EQ(EBUSY, gpu_move(&c->buf, MRFD_GPU_VRAM, 0));
+	ASSERT_EQ(EBUSY, gpu_move(&c->buf, MRFD_GPU_SYSTEM, 0));
+	ASSERT_TRUE(rdma_reads(c, mr, 1));
+	mr_close(mr);
+	ASSERT_EQ(0, gpu_query(&c->buf).pins);
+	ASSERT_EQ(0, gpu_move(&c->buf, MRFD_GPU_VRAM, 0));
+	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 1, "buffer"));
+	ASSERT_EQ(MRFD_GPU_VRAM, gpu_query(&c->buf).place);
+}
+
+TEST_F(gpu, is_followed_when_it_moves)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr;
+
+	need("follows-moves");
+	mr = must(case_reg(c));
+	for (int i = 0; i < 10; i++) {
+		ASSERT_TRUE(rdma_write(c, mr, i));
+		ASSERT_EQ(0, gpu_move(&c->buf, i % 2 ? MRFD_GPU_VRAM : MRFD_GPU_SYSTEM, 0));
+		ASSERT_EQ(0, gpu_query(&c->buf).maps);
+		ASSERT_TRUE(rdma_reads(c, mr, i));
+		ASSERT_EQ(i % 2 ? MRFD_GPU_VRAM : MRFD_GPU_SYSTEM, gpu_query(&c->buf).place);
+		ASSERT_TRUE(filled(c->buf.cpu, SIZE, i, "buffer"));
+	}
+	ASSERT_EQ(10, gpu_query(&c->buf).moves);
+	mr_close(mr);
+}
+
+/* The engine copies late; an importer or a mapping sees nothing before that. */
+TEST_F(gpu, is_not_read_before_its_move_is_done)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr;
+	double start;
+
+	fill(c->buf.cpu, SIZE, 1);
+	start = now();
+	ASSERT_EQ(0, gpu_move(&c->buf, MRFD_GPU_SYSTEM, 300));
+	mr = must(case_reg(c));
+	ASSERT_TRUE(rdma_reads(c, mr, 1));
+	ASSERT_LE(AT_LEAST(0.3), now() - start);
+	mr_close(mr);
+
+	start = now();
+	ASSERT_EQ(0, gpu_move(&c->buf, MRFD_GPU_VRAM, 300));
+	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 1, "buffer"));
+	ASSERT_LE(AT_LEAST(0.3), now() - start);
+}
+
+TEST_F(gpu, moves_between_registrations)
+{
+	struct gpu_case *c = &self->c;
+
+	for (int i = 0; i < 6; i++) {
+		struct ibv_mr *mr = must(case_reg(c));
+
+		if (i)
+			ASSERT_TRUE(rdma_reads(c, mr, i - 1));
+		ASSERT_TRUE(rdma_write(c, mr, i));
+		mr_close(mr);
+		ASSERT_EQ(0, gpu_move(&c->buf, i % 2 ? MRFD_GPU_SYSTEM : MRFD_GPU_VRAM, 0));
+		ASSERT_TRUE(filled(c->buf.cpu, SIZE, i, "buffer"));
+	}
+}
+
+/* Other buffers take the VRAM: what is registered keeps its bytes wherever it is. */
+TEST_F(gpu, that_is_evicted_keeps_its_bytes)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr = must(case_reg(c));
+	struct mrfd_gpu_query q;
+
+	ASSERT_TRUE(rdma_write(c, mr, 1));
+	ASSERT_EQ(place_of(GPU_VRAM), gpu_query(&c->buf).place);
+	take_vram(c);
+	ASSERT_LT(0, gpu_info(&c->buf).evictions);
+	q = gpu_query(&c->buf);
+	ASSERT_EQ(MRFD_GPU_SYSTEM, q.place);
+	if (by_dma()) /* Soft-RoCE's was not in VRAM any more */
+		ASSERT_EQ(1, q.evictions);
+	ASSERT_TRUE(rdma_reads(c, mr, 1));
+	ASSERT_TRUE(rdma_write(c, mr, 2));
+	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 2, "buffer"));
+	ASSERT_TRUE(others_untouched(c));
+	mr_close(mr);
+}
+
+/* VRAM that Soft-RoCE has pinned is not evicted; what is not pinned, and is, loses no byte. */
+TEST_F(gpu, that_is_pinned_in_VRAM_is_not_evicted)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr;
+
+	need("vmap");
+	case_replace(c, GPU_VRAM, MRFD_GPU_ONLY | MRFD_GPU_CPU_PIN);
+	mr = must(case_reg(c));
+	ASSERT_TRUE(rdma_write(c, mr, 1));
+	take_vram(c);
+	ASSERT_EQ(MRFD_GPU_VRAM, gpu_query(&c->buf).place);
+	ASSERT_EQ(0, gpu_query(&c->buf).evictions);
+	ASSERT_TRUE(rdma_reads(c, mr, 1));
+	ASSERT_TRUE(rdma_write(c, mr, 2));
+	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 2, "buffer"));
+	ASSERT_TRUE(others_untouched(c));
+	mr_close(mr);
+}
+
+/* There is no room, and what could be evicted would not make enough. */
+TEST_F(gpu, that_finds_no_room_is_ENOMEM)
+{
+	struct gpu_case *c = &self->c;
+	uint64_t vram = gpu_info(&c->buf).vram_size;
+
+	ASSERT_EQ(0, gpu_try_open(&c->other[0], GPU_VRAM, vram - 4 * SIZE, MRFD_GPU_PINNED));
+	ASSERT_EQ(0, gpu_try_open(&c->other[1], GPU_VRAM, 3 * SIZE, 0));
+	ASSERT_EQ(ENOMEM, gpu_try_open(&c->other[2], GPU_VRAM, 4 * SIZE + PAGE, 0));
+	ASSERT_EQ(ENOMEM, gpu_try_open(&c->other[3], GPU_VRAM, vram + PAGE, 0));
+	ASSERT_EQ(EINVAL, gpu_try_open(&c->other[4], GPU_VRAM, 1ul << 40, 0));
+	memory_close(&c->other[0]);
+	memory_close(&c->other[1]);
+	ASSERT_EQ(0, gpu_move(&c->buf, MRFD_GPU_VRAM, 0));
+}
+
+/* A thread that moves the buffer and takes its VRAM for others, and how often it did. */
+struct race {
+	struct gpu_case *c;
+	atomic_bool over;
+	uint64_t random;
+	long moved, refused, taken, odd;
+};
+
+static void *keep_moving(void *arg)
+{
+	struct race *r = arg;
+	struct memory *buf = &r->c->buf, other;
+	size_t most = gpu_info(buf).vram_size / PAGE * PAGE;
+
+	while (!r->over) {
+		int err = gpu_move(buf, MRFD_GPU_VRAM << random_below(&r->random, 2),
+				   random_below(&r->random, 3) ? 0 : 10);
+
+		r->moved += !err;
+		r->refused += err == EBUSY;
+		r->odd += err && err != EBUSY && err != ENOMEM;
+		if (!random_below(&r->random, 4)) {
+			err = gpu_try_open(&other, GPU_VRAM, most, 0);
+			r->taken += !err;
+			r->odd += err && err != ENOMEM; /* the buffer was locked just then */
+			memory_close(&other);
+		}
+		usleep(random_below(&r->random, 20000));
+	}
+	return NULL;
+}
+
+TEST_F_TIMEOUT(gpu, keeps_its_bytes_if_it_moves_under_traffic, 60)
+{
+	struct gpu_case *c = &self->c;
+	struct race r = { .c = c, .random = random_begin(random_seed(), 0) };
+	struct ibv_mr *mr = NULL;
+	pthread_t thread;
+	long rounds = 0;
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, keep_moving, &r));
+	for (double end = now() + RACE_SECONDS; now() < end || rounds < 10 || !r.moved;) {
+		if (!mr)
+			mr = must(case_reg(c));
+		if (rounds)
+			ASSERT_TRUE(rdma_reads(c, mr, rounds - 1));
+		ASSERT_TRUE(rdma_write(c, mr, rounds++));
+		ASSERT_TRUE(filled(c->buf.cpu, SIZE, rounds - 1, "buffer"));
+		if (by_dma())
+			continue; /* the region follows */
+		mr_close(mr);
+		mr = NULL;
+		usleep(2000);
+	}
+	r.over = true;
+	pthread_join(thread, NULL);
+	TH_LOG("%ld rounds, %ld moves, %ld refused, VRAM taken %ld times", rounds, r.moved,
+	       r.refused, r.taken);
+	ASSERT_EQ(0, r.odd);
+	ASSERT_TRUE(filled(c->buf.cpu, SIZE, rounds - 1, "buffer"));
+	mr_close(mr);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A GPU leaves its driver while its buffers are registered.  From then on nothing new can be
+ * had of a buffer (ENODEV), a mapping of it is SIGBUS, and a device that follows moves does
+ * not reach it any more.  What an importer has pinned stays its own until it lets go.  When
+ * all is closed, the driver takes the GPU again.
+ */
+#include "exporters/gpu_buffer.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+FIXTURE(gone)
+{
+	struct gpu_case c;
+};
+
+/* What a closed file and a deleted buffer hold of the device is released a little later. */
+static int bind_again(void)
+{
+	int err = EBUSY;
+
+	for (int i = 0; i < 100 && err == EBUSY; i++) {
+		err = gpu_bind();
+		if (err == EBUSY)
+			usleep(100000);
+	}
+	return err;
+}
+
+FIXTURE_SETUP(gone)
+{
+	case_open(&self->c, GPU_VRAM, 0);
+}
+
+FIXTURE_TEARDOWN(gone)
+{
+	EXPECT_TRUE(case_close(&self->c));
+	if (!gpu_is_bound())
+		EXPECT_EQ(0, bind_again());
+}
+
+/* Whether SIGBUS kills a process that reads the buffer. */
+static bool mapping_is_gone(struct gpu_case *c)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid)
+		_exit(*(volatile uint8_t *)c->buf.cpu);
+	waitpid(pid, &status, 0);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS;
+}
+
+static int reg_errno(struct gpu_case *c)
+{
+	struct ibv_mr *mr = case_reg(c);
+
+	if (!mr)
+		return errno;
+	mr_close(mr);
+	return 0;
+}
+
+/* Close all, take the GPU again, and use a new buffer. */
+static bool comes_back(struct gpu_case *c)
+{
+	struct ibv_mr *mr;
+	bool ok;
+
+	case_shut(c);
+	errno = bind_again();
+	if (errno)
+		fail_case("bind the driver again");
+	case_open(c, GPU_VRAM, 0);
+	mr = must(case_reg(c));
+	ok = rdma_write(c, mr, 7) && filled(c->buf.cpu, SIZE, 7, "new buffer") &&
+	     rdma_reads(c, mr, 7);
+	mr_close(mr);
+	return ok;
+}
+
+TEST_F(gone, cannot_be_had_any_more)
+{
+	struct gpu_case *c = &self->c;
+	uint32_t handle;
+
+	fill(c->buf.cpu, SIZE, 1);
+	ASSERT_EQ(0, gpu_unbind());
+	ASSERT_FALSE(gpu_is_bound());
+	ASSERT_EQ(ENODEV, reg_errno(c));
+	ASSERT_EQ(ENODEV, gpu_move(&c->buf, MRFD_GPU_SYSTEM, 0));
+	ASSERT_EQ(-1, drmPrimeFDToHandle(c->vgem.drm_fd, c->buf.fd, &handle));
+	ASSERT_EQ(ENODEV, errno);
+	ASSERT_TRUE(mapping_is_gone(c));
+	ASSERT_TRUE(comes_back(c));
+}
+
+/* mlx5 is told, and its next access fails; Soft-RoCE has pinned system memory. */
+TEST_F(gone, is_not_reached_by_a_region_that_does_not_pin_it)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr = must(case_reg(c));
+
+	ASSERT_TRUE(rdma_write(c, mr, 1));
+	ASSERT_EQ(0, gpu_unbind());
+	ASSERT_TRUE(mapping_is_gone(c));
+	if (by_dma()) {
+		ASSERT_FALSE(rdma_write(c, mr, 2));
+	} else {
+		ASSERT_TRUE(rdma_reads(c, mr, 1));
+		ASSERT_TRUE(rdma_write(c, mr, 2));
+		ASSERT_TRUE(rdma_reads(c, mr, 2));
+	}
+	ASSERT_EQ(ENODEV, reg_errno(c));
+	mr_close(mr);
+	ASSERT_TRUE(comes_back(c));
+}
+
+/*
+ * Soft-RoCE has VRAM mapped for the CPU.  Its accesses harm nobody: the driver does not take
+ * the GPU again before the region is gone.
+ */
+TEST_F(gone, with_VRAM_pinned_cannot_come_back_before_the_region_is_gone)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr;
+
+	need("vmap");
+	case_replace(c, GPU_VRAM, MRFD_GPU_ONLY | MRFD_GPU_CPU_PIN);
+	mr = must(case_reg(c));
+	ASSERT_TRUE(rdma_write(c, mr, 1));
+	ASSERT_EQ(0, gpu_unbind());
+	ASSERT_TRUE(mapping_is_gone(c));
+	ASSERT_TRUE(rdma_write(c, mr, 2));
+	memory_close(&c->buf);
+	ASSERT_EQ(EBUSY, gpu_bind());
+	ASSERT_TRUE(rdma_write(c, mr, 3));
+	mr_close(mr);
+	ASSERT_TRUE(comes_back(c));
+}
+
+/* The engine ends the copy without touching VRAM. */
+TEST_F(gone, while_it_moves)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr = must(case_reg(c));
+
+	ASSERT_TRUE(rdma_write(c, mr, 1));
+	if (by_dma())
+		ASSERT_EQ(0, gpu_move(&c->buf, MRFD_GPU_SYSTEM, 500));
+	ASSERT_EQ(0, gpu_unbind());
+	ASSERT_TRUE(mapping_is_gone(c));
+	ASSERT_EQ(ENODEV, reg_errno(c));
+	mr_close(mr);
+	ASSERT_TRUE(comes_back(c));
+}
+
+/* An importer that does DMA has pinned it, and lets go only when the GPU is gone. */
+TEST_F(gone, while_it_is_imported_for_DMA)
+{
+	struct gpu_case *c = &self->c;
+	uint32_t handle;
+
+	ASSERT_EQ(0, drmPrimeFDToHandle(c->vgem.drm_fd, c->buf.fd, &handle));
+	ASSERT_EQ(0, gpu_unbind());
+	ASSERT_EQ(0, drmCloseBufferHandle(c->vgem.drm_fd, handle));
+	ASSERT_TRUE(comes_back(c));
+}
+
+/* A thread that writes and reads until that fails, or until it shall end. */
+struct traffic {
+	struct gpu_case *c;
+	struct ibv_mr *mr;
+	atomic_bool over;
+	atomic_long rounds;
+	bool failed, wrong;
+};
+
+static void *keep_writing(void *arg)
+{
+	struct traffic *t = arg;
+	struct gpu_case *c = t->c;
+
+	while (!t->over && !t->failed && !t->wrong) {
+		if (!rdma_write(c, t->mr, t->rounds)) {
+			t->failed = true;
+		} else if (rdma_op(&c->pair, IBV_WR_RDMA_READ, c->host_mr, c->host.iova, SIZE,
+				   IOVA, t->mr->rkey)) {
+			t->failed = true;
+		} else {
+			t->wrong = !filled(c->host.cpu, SIZE, t->rounds, "read by RDMA");
+			t->rounds++;
+		}
+	}
+	return NULL;
+}
+
+TEST_F(gone, under_traffic)
+{
+	struct gpu_case *c = &self->c;
+	struct traffic t = { .c = c, .mr = must(case_reg(c)) };
+	pthread_t thread;
+	long before;
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, keep_writing, &t));
+	while (t.rounds < 3 && !t.failed)
+		usleep(1000);
+	ASSERT_EQ(0, gpu_unbind());
+	if (by_dma()) {
+		pthread_join(thread, NULL);
+		ASSERT_TRUE(t.failed);
+	} else {
+		for (before = t.rounds; t.rounds < before + 3 && !t.failed && !t.wrong;)
+			usleep(1000);
+		t.over = true;
+		pthread_join(thread, NULL);
+		ASSERT_FALSE(t.failed);
+	}
+	ASSERT_FALSE(t.wrong);
+	mr_close(t.mr);
+	ASSERT_TRUE(comes_back(c));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* See gpu.h. */
+#include "lib/gpu.h"
+#include "lib/case.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <xf86drm.h>
+
+#define DRIVER "/sys/bus/pci/drivers/mrfd_gpu"
+#define DEVICES "/sys/bus/pci/devices"
+#define NAME (sizeof(((struct dirent *)0)->d_name))
+
+int gpu_try_open(struct memory *m, enum memory_kind kind, size_t size, uint32_t flags)
+{
+	struct mrfd_gpu_create create = {
+		.size = size, .flags = flags,
+		.place = kind == GPU_VRAM ? MRFD_GPU_VRAM : MRFD_GPU_SYSTEM,
+	};
+
+	*m = (struct memory){
+		.kind = kind, .size = size, .fd = -1, .iova = IOVA,
+		.fd_type = IBV_MR_FD_TYPE_DMABUF, .drm_fd = memory_open_card("mrfd_gpu"),
+	};
+	if (m->drm_fd < 0)
+		fail_case("the guest has no GPU of the tests");
+	if (drmIoctl(m->drm_fd, DRM_IOCTL_MRFD_GPU_CREATE, &create))
+		return errno;
+	m->handle = create.handle;
+	m->cpu = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, m->drm_fd, create.offset);
+	if (m->cpu == MAP_FAILED) {
+		m->cpu = NULL;
+		fail_case("map a buffer of the GPU");
+	}
+	if (drmPrimeHandleToFD(m->drm_fd, m->handle, DRM_CLOEXEC | DRM_RDWR, &m->fd))
+		fail_case("export a buffer of the GPU");
+	return 0;
+}
+
+void gpu_open(struct memory *m, enum memory_kind kind, size_t size, uint32_t flags)
+{
+	errno = gpu_try_open(m, kind, size, flags);
+	if (errno)
+		fail_case("a buffer of the GPU, %zu bytes", size);
+}
+
+int gpu_move(const struct memory *m, uint32_t place, uint32_t delay_ms)
+{
+	struct mrfd_gpu_move move = {
+		.handle = m->handle, .place = place, .delay_ms = delay_ms,
+	};
+
+	return drmIoctl(m->drm_fd, DRM_IOCTL_MRFD_GPU_MOVE, &move) ? errno : 0;
+}
+
+struct mrfd_gpu_query gpu_query(const struct memory *m)
+{
+	struct mrfd_gpu_query query = { .handle = m->handle };
+
+	if (drmIoctl(m->drm_fd, DRM_IOCTL_MRFD_GPU_QUERY, &query))
+		fail_case("query a buffer of the GPU");
+	return query;
+}
+
+struct mrfd_gpu_info gpu_info(const struct memory *m)
+{
+	struct mrfd_gpu_info info = {};
+
+	if (drmIoctl(m->drm_fd, DRM_IOCTL_MRFD_GPU_INFO, &info))
+		fail_case("query the GPU");
+	return info;
+}
+
+bool gpu_at_rest(const struct memory *m)
+{
+	struct mrfd_gpu_query q = gpu_query(m);
+
+	if (!q.attachments && !q.peers && !q.pins && !q.maps && !q.vmaps && !q.brackets)
+		return true;
+	printf("# held: %u attachments, %u peers, %u pins, %u maps, %u vmaps, %u brackets\n",
+	       q.attachments, q.peers, q.pins, q.maps, q.vmaps, q.brackets);
+	return false;
+}
+
+/* The name of the PCI function: that of ivshmem in QEMU. */
+static void gpu_name(char name[NAME])
+{
+	DIR *dir = must(opendir(DEVICES));
+	struct dirent *entry;
+	char path[NAME + 64], id[8];
+
+	*name = '\0';
+	while (!*name && (entry = readdir(dir))) {
+		FILE *f;
+
+		snprintf(path, sizeof(path), DEVICES "/%s/device", entry->d_name);
+		f = fopen(path, "r");
+		if (!f)
+			continue;
+		if (fgets(id, sizeof(id), f) && !strncmp(id, "0x1110", 6))
+			strcpy(name, entry->d_name);
+		fclose(f);
+	}
+	closedir(dir);
+	if (!*name)
+		fail_case("the guest has no GPU of the tests");
+}
+
+static int gpu_tell_driver(const char *what)
+{
+	char name[NAME], path[64];
+	int fd, ret = 0;
+
+	gpu_name(name);
+	snprintf(path, sizeof(path), DRIVER "/%s", what);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		fail_case("%s", path);
+	if (write(fd, name, strlen(name)) < 0)
+		ret = errno;
+	close(fd);
+	return ret;
+}
+
+int gpu_unbind(void)
+{
+	return gpu_tell_driver("unbind");
+}
+
+int gpu_bind(void)
+{
+	return gpu_tell_driver("bind");
+}
+
+bool gpu_is_bound(void)
+{
+	char name[NAME], path[NAME + 64];
+
+	gpu_name(name);
+	snprintf(path, sizeof(path), DRIVER "/%s", name);
+	return !access(path, F_OK);
+}
