@@ -250,11 +250,13 @@ static void gpu_let_go(struct gpu *gpu)
 	mutex_unlock(&gpu_alive_lock);
 }
 
-/* The last reference is gone, so there are no buffers, and no importers. */
+/* The last reference is gone: no files, no importers, and only buffers that TTM deletes. */
 static void gpu_fini(struct drm_device *drm, void *unused)
 {
 	struct gpu *gpu = to_gpu(drm);
 
+	flush_workqueue(gpu->bdev.wq); /* waits for the last copies */
+	WARN_ON(!list_empty(&gpu->bos));
 	ttm_range_man_fini(&gpu->bdev, TTM_PL_VRAM);
 	ttm_range_man_fini(&gpu->bdev, TTM_PL_TT);
 	ttm_device_fini(&gpu->bdev);

@@ -94,14 +94,14 @@ static void gpu_detach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach
 }
 
 /* The places that all importers reach; with CPU_PIN also VRAM, for the CPU. */
-static u32 gpu_pin_places(struct gpu_bo *bo)
+static u32 gpu_pin_places(struct gpu_bo *bo, struct dma_buf *dmabuf)
 {
 	struct dma_buf_attachment *attach;
 	u32 places = bo->allowed;
 
 	if (bo->flags & MRFD_GPU_CPU_PIN)
 		return places;
-	list_for_each_entry(attach, &bo->dmabuf->attachments, node)
+	list_for_each_entry(attach, &dmabuf->attachments, node)
 		if (!attach->peer2peer)
 			places &= ~MRFD_GPU_VRAM;
 	return places;
@@ -110,7 +110,7 @@ static u32 gpu_pin_places(struct gpu_bo *bo)
 static int gpu_pin(struct dma_buf_attachment *attach)
 {
 	struct gpu_bo *bo = bo_of(attach->dmabuf);
-	u32 places = gpu_pin_places(bo);
+	u32 places = gpu_pin_places(bo, attach->dmabuf);
 	int ret, idx;
 
 	if (!places)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The GPU of the tests, seen from the host, which has its VRAM as a file: what the ConnectX
+model writes by DMA is in VRAM itself, and not in a copy that only the guest sees."""
+
+import os
+import sys
+import unittest
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "kit"))
+
+from mrfd import machine  # noqa: E402
+from mrfd import programs  # noqa: E402
+from mrfd.devices import CONNECTX  # noqa: E402
+
+PROGRAM = "exporters/gpu"
+# It writes 64 pages of the pattern of seed 1 by RDMA into a buffer that stays in VRAM, and
+# nothing else into that buffer.
+CASE = "gpu.that_must_stay_in_VRAM_needs_peer_to_peer"
+PAGE, SIZE, SEED = 4096, 64 * 4096, 1
+
+
+def pattern(size, seed):
+    """As fill() of tests/lib/pattern.c."""
+    out = bytearray(size)
+    for i in range(size):
+        x = (i * 2654435761 & 0xffffffff) ^ (seed * 40503 & 0xffffffff)
+        out[i] = (x >> 24 ^ x >> 11) & 0xff
+    return bytes(out)
+
+
+class Gpu(unittest.TestCase):
+    def test_RDMA_writes_into_VRAM(self):
+        out = programs.build_tests([PROGRAM])
+        guest = machine.Guest([f"{out}/{PROGRAM}", "-r", CASE],
+                              **programs.test_guest("base", CONNECTX, gpu=True))
+        guest.run()
+        self.assertEqual(guest.status, 0, guest.output.decode() + guest.tail())
+        at = guest.vram.find(pattern(SIZE, SEED))
+        self.assertNotEqual(at, -1, "the pattern is nowhere in VRAM")
+        self.assertEqual(at % PAGE, 0)
+
+
+class Mistakes(unittest.TestCase):
+    def test_a_kernel_without_its_driver_is_refused(self):
+        for kernel in "stock", "/boot/vmlinuz":
+            with self.assertRaisesRegex(machine.BootError, "the device gpu has a driver for"):
+                machine.gpu_module(kernel)
+
+
+if __name__ == "__main__":
+    unittest.main()
