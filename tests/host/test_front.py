@@ -281,7 +281,7 @@ class FrontTest(ProjectTest):
                 ['sources', 'linux', 'perftest'], ['join', 'windows'], ['join', 'linux', 'perftest'],
                 ['refresh', 'windows'], ['refresh', 'linux', 'perftest'], ['kernel', '--debgu'],
                 ['kernel', '--stock', 'more'], ['rdma-core', '--stock', '--debgu'], ['perftest', 'more'],
-                ['connectx', 'more'],
+                ['connectx', 'more'], ['gpu', '--debgu'],
                 ['series', 'windows'], ['check-series', '--quick', 'windows'], ['enter', '--debgu']):
             with self.subTest(name=name, arguments=arguments):
                 done = self.script(name, *arguments)
