@@ -27,9 +27,8 @@
 struct gpu_case {
 	struct ibv_context *ctx;
 	struct pair pair;
-	struct memory buf, host, vgem, other[OTHERS];
-	struct ibv_mr *host_mr;
-	struct ibv_mr *paged;
+	struct memory buf, host, vgem, odp, other[OTHERS];
+	struct ibv_mr *host_mr, *paged;
 };
 
 /* Whether the device reaches a buffer by DMA, with peer-to-peer, and follows its moves. */
@@ -51,9 +50,11 @@ static inline void case_open(struct gpu_case *c, enum memory_kind kind, uint32_t
 	c->host_mr = memory_reg(&c->host, c->pair.pd, ALL_ACCESS);
 	memory_open(&c->vgem, VGEM, SIZE);
 	gpu_open(&c->buf, kind, SIZE, flags);
-	if (device_can("on-demand"))
-		c->paged = must(ibv_reg_mr(c->pair.pd, c->host.cpu, SIZE,
-					   IBV_ACCESS_ON_DEMAND | IBV_ACCESS_LOCAL_WRITE));
+	if (!device_can("on-demand"))
+		return;
+	memory_open(&c->odp, HOST, PAGE);
+	c->paged = must(ibv_reg_mr(c->pair.pd, c->odp.cpu, PAGE,
+				   IBV_ACCESS_ON_DEMAND | IBV_ACCESS_LOCAL_WRITE));
 }
 
 /* Close all of it; a case may open it again. */
@@ -67,6 +68,7 @@ static inline void case_shut(struct gpu_case *c)
 	mr_close(c->host_mr);
 	pair_close(&c->pair);
 	device_close(c->ctx);
+	memory_close(&c->odp);
 	memory_close(&c->host);
 	memset(c, 0, sizeof(*c));
 }
