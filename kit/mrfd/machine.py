@@ -273,7 +273,7 @@ class Guest:
         self.setup, self.on_output, self.stdin, self.tty = list(setup), output, stdin, tty
         self.allow, self.icount, self.accel = list(allow), icount, accel
         self.log_dir, self.fabric, self.log = log_dir, fabric, "console.log"
-        self.status, self.reports, self.why = None, [], None
+        self.status, self.reports, self.why, self.vram = None, [], None, None
         self._output, self._console, self._process = bytearray(), bytearray(), None
         self._ended, self._stop, self._spawned = threading.Event(), False, threading.Event()
         self._expired = False
@@ -309,7 +309,8 @@ class Guest:
             self.log_dir = log_directory(self.name)
         os.makedirs(self.log_dir, exist_ok=True)
         self._files = [os.open(image, os.O_RDONLY), initramfs(self._records())]
-        self.vram = self._make_vram() if "gpu" in self.devices else None
+        if "gpu" in self.devices:
+            self.vram = self._make_vram()
         self._ends, theirs = {}, {}
         for channel in ("console", "out", "status", "qmp"):
             self._ends[channel], theirs[channel] = socket.socketpair()
