@@ -327,6 +327,27 @@ TEST_F(gpu, that_is_evicted_keeps_its_bytes)
 	mr_close(mr);
 }
 
+/* The others get their VRAM when it has been copied out, and not before. */
+TEST_F(gpu, that_is_evicted_late_keeps_its_bytes)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr = by_dma() ? must(case_reg(c)) : NULL;
+	double start = now(), took;
+
+	fill(c->buf.cpu, SIZE, 1);
+	gpu_delay(&c->buf, 300);
+	take_vram(c);
+	took = now() - start;
+	gpu_delay(&c->buf, 0);
+	ASSERT_LE(AT_LEAST(0.3), took);
+	ASSERT_EQ(1, gpu_query(&c->buf).evictions);
+	if (mr)
+		ASSERT_TRUE(rdma_reads(c, mr, 1));
+	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 1, "buffer"));
+	ASSERT_TRUE(others_untouched(c));
+	mr_close(mr);
+}
+
 /* VRAM that Soft-RoCE has pinned is not evicted; what is not pinned, and is, loses no byte. */
 TEST_F(gpu, that_is_pinned_in_VRAM_is_not_evicted)
 {
@@ -361,6 +382,44 @@ TEST_F(gpu, that_finds_no_room_is_ENOMEM)
 	memory_close(&c->other[0]);
 	memory_close(&c->other[1]);
 	ASSERT_EQ(0, gpu_move(&c->buf, MRFD_GPU_VRAM, 0));
+}
+
+TEST_F(gpu, refuses_arguments_that_it_does_not_know)
+{
+	static const struct mrfd_gpu_create creates[] = {
+		{ .size = PAGE }, { .size = PAGE, .place = MRFD_GPU_VRAM | MRFD_GPU_SYSTEM },
+		{ .place = MRFD_GPU_VRAM }, { .size = PAGE, .place = MRFD_GPU_VRAM, .flags = 8 },
+		{ .size = PAGE, .place = MRFD_GPU_VRAM, .handle = 1 },
+		{ .size = PAGE, .place = MRFD_GPU_VRAM, .reserved = 1 },
+		{ .size = PAGE, .place = MRFD_GPU_VRAM, .offset = 1 },
+	};
+	static const struct mrfd_gpu_move moves[] = {
+		{ .place = 0 }, { .place = MRFD_GPU_VRAM | MRFD_GPU_SYSTEM },
+		{ .place = MRFD_GPU_SYSTEM, .reserved = 1 },
+		{ .place = MRFD_GPU_SYSTEM, .delay_ms = 60001 },
+	};
+	int fd = self->c.buf.drm_fd;
+	struct mrfd_gpu_query query = { .handle = self->c.buf.handle, .reserved = 1 };
+	struct mrfd_gpu_move unknown = { .handle = 77, .place = MRFD_GPU_SYSTEM };
+
+	for (int i = 0; i < ARRAY_SIZE(creates); i++) {
+		struct mrfd_gpu_create create = creates[i];
+
+		EXPECT_EQ(-1, drmIoctl(fd, DRM_IOCTL_MRFD_GPU_CREATE, &create)) { TH_LOG("%d", i); }
+		EXPECT_EQ(EINVAL, errno);
+	}
+	for (int i = 0; i < ARRAY_SIZE(moves); i++) {
+		struct mrfd_gpu_move move = moves[i];
+
+		move.handle = self->c.buf.handle;
+		EXPECT_EQ(-1, drmIoctl(fd, DRM_IOCTL_MRFD_GPU_MOVE, &move)) { TH_LOG("%d", i); }
+		EXPECT_EQ(EINVAL, errno);
+	}
+	ASSERT_EQ(-1, drmIoctl(fd, DRM_IOCTL_MRFD_GPU_QUERY, &query));
+	ASSERT_EQ(EINVAL, errno);
+	ASSERT_EQ(-1, drmIoctl(fd, DRM_IOCTL_MRFD_GPU_MOVE, &unknown));
+	ASSERT_EQ(ENOENT, errno);
+	ASSERT_EQ(1, gpu_info(&self->c.buf).buffers);
 }
 
 /* A thread that moves the buffer and takes its VRAM for others, and how often it did. */

@@ -22,7 +22,6 @@
 #include <drm/drm_prime.h>
 #include <drm/ttm/ttm_range_manager.h>
 #include <linux/debugfs.h>
-#include <linux/dma-resv.h>
 #include <linux/io.h>
 #include <linux/module.h>
 #include <linux/pci.h>
@@ -116,9 +115,9 @@ static int gpu_move_ioctl(struct drm_device *drm, void *data, struct drm_file *f
 	struct mrfd_gpu_move *args = data;
 	struct drm_gem_object *gem;
 	struct gpu_bo *bo;
-	long ret;
+	int ret;
 
-	if (!gpu_is_place(args->place) || args->flags & ~MRFD_GPU_WAIT ||
+	if (!gpu_is_place(args->place) || args->reserved ||
 	    args->delay_ms > GPU_MAX_DELAY_MS)
 		return -EINVAL;
 	gem = drm_gem_object_lookup(file, args->handle);
@@ -131,12 +130,9 @@ static int gpu_move_ioctl(struct drm_device *drm, void *data, struct drm_file *f
 		goto out;
 	ret = gpu_move_locked(bo, args);
 	ttm_bo_unreserve(&bo->tbo);
-	if (!ret && args->flags & MRFD_GPU_WAIT)
-		ret = dma_resv_wait_timeout(gem->resv, DMA_RESV_USAGE_KERNEL, true,
-					    MAX_SCHEDULE_TIMEOUT);
 out:
 	drm_gem_object_put(gem);
-	return min(ret, 0L);
+	return ret;
 }
 
 static int gpu_query(struct drm_device *drm, void *data, struct drm_file *file)

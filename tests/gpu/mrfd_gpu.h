@@ -39,15 +39,13 @@ struct mrfd_gpu_create {
 
 /*
  * Move a buffer.  EBUSY: it is pinned.  EINVAL: that place is not allowed.  ENOMEM: no room
- * that can be made.  The call returns before the bytes have arrived, unless WAIT is set: the
- * fence is in the reservation object.
+ * that can be made.  The call returns before the bytes have arrived: the fence is in the
+ * reservation object.
  */
-#define MRFD_GPU_WAIT (1 << 0)
-
 struct mrfd_gpu_move {
 	__u32 handle;
 	__u32 place;
-	__u32 flags;
+	__u32 reserved;
 	__u32 delay_ms;		/* the copy begins so late, at most a minute */
 };
 
@@ -55,7 +53,7 @@ struct mrfd_gpu_move {
 enum mrfd_gpu_why {
 	MRFD_GPU_PEER,		/* it has */
 	MRFD_GPU_NOT_ASKED,	/* it did not ask for it */
-	MRFD_GPU_NO_PATH,	/* pci_p2pdma_distance_many() knows no path between the devices */
+	MRFD_GPU_NO_PATH,	/* pci_p2pdma_distance() knows no path between the devices */
 };
 
 /* All but handle and reserved is out. */

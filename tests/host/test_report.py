@@ -5,6 +5,7 @@ import contextlib
 import html.parser
 import importlib.machinery
 import importlib.util
+import io
 import os
 import re
 import sys
@@ -51,6 +52,26 @@ def result(**changes):
         operation, memory, n = key.split("/")
         results[operation, memory, int(n)] = (10.0, clock, 100.0, instructions)
     return results
+
+
+class Scoreboard(unittest.TestCase):
+    def status(self, failing):
+        """Its exit status if a case of these stacks fails."""
+        def run(device, title, *_):
+            return {"test_a": [1, 0, int(title in failing)]}
+        with tempfile.TemporaryDirectory() as out, mock.patch.object(scoreboard, "OUT", out), \
+                mock.patch.object(scoreboard, "run", run), \
+                mock.patch.object(scoreboard.report, "write", lambda: out), \
+                mock.patch.object(sys, "argv", ["scoreboard"]), \
+                contextlib.redirect_stdout(io.StringIO()), \
+                contextlib.redirect_stderr(io.StringIO()):
+            return scoreboard.main()
+
+    def test_it_fails_if_a_case_fails_on_our_stack(self):
+        self.assertEqual(self.status(()), 0)
+        self.assertEqual(self.status(("stock", "library", "connectx-stock")), 0)
+        self.assertEqual(self.status(("ours",)), 1)
+        self.assertEqual(self.status(("connectx",)), 1)
 
 
 class Bench(unittest.TestCase):

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 #include <xf86drm.h>
 
@@ -54,6 +56,21 @@ int gpu_move(const struct memory *m, uint32_t place, uint32_t delay_ms)
 	};
 
 	return drmIoctl(m->drm_fd, DRM_IOCTL_MRFD_GPU_MOVE, &move) ? errno : 0;
+}
+
+void gpu_delay(const struct memory *m, unsigned int ms)
+{
+	struct stat card;
+	char path[64];
+	FILE *f;
+
+	if (fstat(m->drm_fd, &card))
+		fail_case("stat a card");
+	snprintf(path, sizeof(path), "/sys/kernel/debug/dri/%u/delay_ms", minor(card.st_rdev));
+	f = must(fopen(path, "w"));
+	fprintf(f, "%u", ms);
+	if (fclose(f))
+		fail_case("%s", path);
 }
 
 struct mrfd_gpu_query gpu_query(const struct memory *m)

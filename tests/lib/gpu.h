@@ -17,6 +17,8 @@ int gpu_try_open(struct memory *m, enum memory_kind kind, size_t size, uint32_t 
 
 /* PLACE is MRFD_GPU_VRAM or MRFD_GPU_SYSTEM. 0 or an errno. */
 int gpu_move(const struct memory *m, uint32_t place, uint32_t delay_ms);
+/* How late a copy begins that names no delay: that of an eviction. */
+void gpu_delay(const struct memory *m, unsigned int ms);
 struct mrfd_gpu_query gpu_query(const struct memory *m);
 struct mrfd_gpu_info gpu_info(const struct memory *m);
 /* Whether importers hold nothing of it; prints what they hold. */
