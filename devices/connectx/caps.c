@@ -130,11 +130,13 @@ static const struct field general[] = {
 	GENERAL(fast_teardown, 1),
 };
 
-static void fill_general(u8 *caps)
+static void fill_general(const struct hca *hca, u8 *caps)
 {
 	memset(caps, 0, IFC_BYTES(cmd_hca_cap));
 	for (size_t i = 0; i < sizeof(general) / sizeof(*general); i++)
 		ifc_set(caps, general[i].bit, general[i].width, general[i].value);
+	if (hca->no_paging)
+		IFC_SET(cmd_hca_cap, caps, pg, 0);
 }
 
 /*
@@ -228,7 +230,7 @@ void caps_init(struct hca *hca)
 		hca->caps = malloc(sizeof(*hca->caps));
 	if (!hca->caps)
 		return;
-	fill_general(hca->caps->general);
+	fill_general(hca, hca->caps->general);
 	fill_odp(hca->caps->odp, false);
 	fill_atomic(hca->caps->atomic);
 	fill_device_memory(hca->caps->device_memory);
@@ -269,7 +271,7 @@ static enum cmd_status cmd_query_hca_cap(struct hca *hca, struct cmd *c)
 	case CAP_GENERAL:
 		memcpy(to, caps->general, sizeof(caps->general));
 		if (max)
-			fill_general(to);
+			fill_general(hca, to);
 		break;
 	case CAP_ODP:
 		memcpy(to, caps->odp, sizeof(caps->odp));

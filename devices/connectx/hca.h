@@ -119,6 +119,7 @@ struct hca {
 	struct cmdif cmd;
 	struct port port;
 	uint64_t guid;
+	bool no_paging;			/* as a card that cannot page-fault */
 	u8 *memic;			/* HCA_MEMIC_SIZE bytes */
 	size_t memory;			/* taken of HCA_MEMORY */
 	struct stats stats;		/* since the start, across resets */

@@ -25,7 +25,7 @@
 struct options {
 	const char *socket, *fabric, *pcap, *log;
 	uint64_t guid;
-	bool trace;
+	bool no_paging, trace;
 };
 
 struct model {
@@ -44,6 +44,7 @@ static const char usage[] =
 "  --socket PATH   the UNIX socket that QEMU connects to; made here\n"
 "  --fabric PATH   the socket of connectx-fabric; without it the port is alone\n"
 "  --guid GUID     16 hex digits, of the node and its port; default: from PATH\n"
+"  --no-paging     have no page faults, as some cards: no on-demand paging\n"
 "  --pcap FILE     write each packet to FILE, for Wireshark\n"
 "  --log FILE      add messages to FILE instead of stderr\n"
 "  --trace         a line for each command, work request and packet\n"
@@ -112,6 +113,7 @@ static void parse_options(struct options *o, int argc, char **argv)
 		{ "guid", required_argument, NULL, 'g' },
 		{ "pcap", required_argument, NULL, 'p' },
 		{ "log", required_argument, NULL, 'l' },
+		{ "no-paging", no_argument, NULL, 'n' },
 		{ "trace", no_argument, NULL, 't' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'v' },
@@ -125,6 +127,7 @@ static void parse_options(struct options *o, int argc, char **argv)
 		case 'f': o->fabric = optarg; break;
 		case 'p': o->pcap = optarg; break;
 		case 'l': o->log = optarg; break;
+		case 'n': o->no_paging = true; break;
 		case 't': o->trace = true; break;
 		case 'g':
 			o->guid = parse_guid(optarg);
@@ -323,6 +326,8 @@ static int set_up(struct model *m)
 	m->function.dma = &m->dma;
 	m->function.hca = hca;
 	function_init(&m->function);
+	hca->no_paging = m->opt.no_paging;
+	caps_init(hca);
 	hca->raise = function_raise;
 	hca->raise_arg = &m->function;
 	hca->link = link_new(hca, m->opt.fabric, m->opt.pcap);

@@ -257,6 +257,7 @@ class Guest:
     allow     regular expressions: a report whose head line matches one is expected
     icount    the clock of the guest counts instructions
     accel     kvm or tcg; without it accelerator() decides
+    model     options of its ConnectX (devices/connectx/connectx.1)
 
     Afterwards it has status (see scripts/boot --help), output, console (text), reports,
     and, if the guest did not end as it should, why (a line), and with log and tail() the
@@ -266,12 +267,13 @@ class Guest:
     def __init__(self, command, *, name="guest", kernel="base", memory="1G", cpus=2,
                  devices=(), append="", env=None, timeout=600, log_dir=None, links=(),
                  mac=0, fabric=None, setup=(), output=None, stdin=False, tty=None, allow=(),
-                 icount=False, accel=None):
+                 icount=False, accel=None, model=()):
         self.command, self.name, self.kernel = list(command), name, kernel
         self.memory, self.cpus, self.devices, self.append = memory, cpus, list(devices), append
         self.env, self.timeout, self.links, self.mac = dict(env or {}), timeout, list(links), mac
         self.setup, self.on_output, self.stdin, self.tty = list(setup), output, stdin, tty
         self.allow, self.icount, self.accel = list(allow), icount, accel
+        self.model = list(model)
         self.log_dir, self.fabric, self.log = log_dir, fabric, "console.log"
         self.status, self.reports, self.why, self.vram = None, [], None, None
         self._output, self._console, self._process = bytearray(), bytearray(), None
@@ -473,7 +475,7 @@ class Guest:
         if self.fabric:  # whose models need different GUIDs
             guid = 0x2c9030000000000 + 256 * self.mac
             words += ["--fabric", self.fabric, "--guid", f"{guid:016x}"]
-        return [*words, "--"]
+        return [*words, *self.model, "--"]
 
     def _network_words(self):
         if not self.links:

@@ -96,6 +96,7 @@ class Arguments(unittest.TestCase):
         for words in ("--connectx",), ("--guests", "2"), ("--rxe", "--guests", "2"):
             self.check("--fabric is for several guests with --connectx", *words,
                        "--fabric=--drop 1", "true")
+        self.check("--model is for --connectx", "--rxe", "--model=--no-paging", "true")
         self.check("no command")
         self.check("a guest has no command", "true", ":::")
 
