@@ -34,9 +34,9 @@ class Device:
 
 
 RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
-             "reg_mr_fd rereg_mr_fd memfd io-memory vmap native atomics atomic-write flush "
-             "window-type-1 window-type-2 window-dma-buf window-holds window-checks new-keys sqd "
-             "rdma-cm add-delete read-middles rxe-queues",
+             "reg_mr_fd rereg_mr_fd keeps-keys memfd io-memory vmap native atomics "
+             "atomic-write flush window-type-1 window-type-2 window-dma-buf window-holds "
+             "window-checks new-keys sqd rdma-cm add-delete read-middles rxe-queues",
              setup="rdma link add rxe0 type rxe netdev eth0", netdev="eth0",
              address="10.0.0.1")
 
@@ -54,8 +54,8 @@ RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
 #
 # Another kernel than the kit's may have the driver built in; then the device is there at once.
 CONNECTX = Device("connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
-                  "reg_mr_fd memfd on-demand atomics window-type-1 window-type-2 rdma-cm "
-                  "mlx5-queues follows-moves pci",
+                  "reg_mr_fd rereg_mr_fd memfd native old-op on-demand atomics window-type-1 "
+                  "window-type-2 window-dma-buf rdma-cm mlx5-queues follows-moves pci",
                   setup="{ [ -e /sys/class/infiniband/mlx5_0 ] || modprobe mlx5_ib; } && "
                         "/mrfd/kit/guest/ipoib ib0", netdev="ib0", address="10.1.0.1",
                   qemu=("connectx",), append="mlx5_core.prof_sel=0", needs=("connectx",),

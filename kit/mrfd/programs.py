@@ -43,11 +43,11 @@ FAULTS = re.compile(r"faults/.*|kcsan")
 # goes through code that our patches change (see Documentation/testing.md).
 DEBUG = re.compile(r"kunit|(access|exporters|faults|interface|leaving|load|queues|rereg)/.*|"
                    r"rdma-core/test_(mr|mr_fd(_caps)?|memfd_mr|rereg\w*)")
-# On the ConnectX model the code is the driver's, and all of DEBUG takes most of an hour: so
-# only what maps memory in most ways, what goes wrong or away in the middle of traffic, and of
-# rdma-core's suite what is the driver's own.
-DEBUG_MLX5 = re.compile(r"access/(data|windows)|exporters/(gpu\w*|notify)|"
-                        r"interface/(lifetime|ondemand)|leaving/.*|queues/(errors|scribble)|"
+# On the ConnectX model most of the code is the driver's, and all of DEBUG takes most of an
+# hour: so only what registers and reregisters, what maps memory in most ways, what goes wrong
+# or away in the middle of traffic, and of rdma-core's suite what is the driver's own.
+DEBUG_MLX5 = re.compile(r"access/(data|windows)|exporters/(dma|gpu\w*|notify)|faults/.*|"
+                        r"interface/.*|rereg/.*|leaving/.*|queues/(errors|scribble)|"
                         r"rdma-core/test_(odp|rdmacm|mlx5_(dc|devx|dm_ops|mkey))")
 # On the kernel that finds data races: programs in which many things happen at once.
 CONCURRENT = re.compile(r"access/(cut|data|windows)|interface/(fuzz|lifetime)|load/stress|"

@@ -17,6 +17,8 @@
  *	native		the kernel's methods and the provider do this; without it the library
  *			registers a dma-buf by ibv_reg_dmabuf_mr()'s method, and a memfd by a
  *			mapping
+ *	old-op		its driver registers for ibv_reg_dmabuf_mr() by an operation of its own
+ *	keeps-keys	a rereg never changes the keys of an MR; without it new memory may
  *	on-demand	registration for on-demand paging
  *	atomics		fetch and add, compare and swap
  *	atomic-write	atomic write
@@ -39,6 +41,7 @@
  *	mlx5-queues	its work queues are those of <infiniband/mlx5dv.h>
  *	follows-moves	an MR of a dma-buf does not hold it in place: when the buffer has moved,
  *			packets go to where it is then
+ *	gives-back	an MR of a dma-buf pins it, and the exporter may take the memory back
  *	pci		it is a PCI function, whose driver is a module
  *
  * interface/device compares the words with what the device reports.

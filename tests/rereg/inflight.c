@@ -7,7 +7,9 @@
  * - When the call has returned, no packet touches the old buffer.  So the case copies the
  *   buffer, fills it with poison, and checks later that the poison is still there and that
  *   no reader has got any.
- * - No data is lost and no operation fails: the MR can be used at every moment.
+ * - No data is lost and no operation fails: the MR can be used at every moment.  A device
+ *   whose rereg changes the keys refuses an operation with a key of before, and then only.
+ *   Here the requester sends it again, with the new key, and all other checks stay.
  *
  * Each case runs for SECONDS, and on a slow machine until the MR has moved more than LEAST
  * times under as many operations.
@@ -37,7 +39,16 @@ FIXTURE(move)
 	uint64_t iova;
 	pthread_t thread;
 	bool stop;
+	uint64_t begun, ended;	/* reregs */
+	struct under_way {
+		enum ibv_wr_opcode opcode;
+		int slot;
+		uint32_t length;
+		uint64_t ended;	/* reregs, before it read the key */
+	} under_way[DEPTH];	/* in the order of posting */
+	int n_under_way;
 	uint64_t done;		/* operations completed */
+	uint64_t again;		/* operations that were sent again, with a new key */
 	enum ibv_wc_status failed;
 	const char *wrong;
 };
@@ -101,8 +112,19 @@ static bool stopped(FIXTURE_DATA(move) *self)
 	return __atomic_load_n(&self->stop, __ATOMIC_ACQUIRE) || self->wrong || self->failed;
 }
 
+static int move_to(FIXTURE_DATA(move) *self, struct memory *to)
+{
+	int ret;
+
+	__atomic_add_fetch(&self->begun, 1, __ATOMIC_SEQ_CST);
+	ret = memory_rereg(self->mr, TRANS, NULL, to, 0);
+	__atomic_add_fetch(&self->ended, 1, __ATOMIC_SEQ_CST);
+	return ret;
+}
+
 static void post(FIXTURE_DATA(move) *self, enum ibv_wr_opcode opcode, int slot, uint32_t length)
 {
+	struct under_way *it = &self->under_way[self->n_under_way++];
 	struct ibv_sge sge = { .addr = self->local.iova + slot * SIZE, .length = length,
 			       .lkey = self->local_mr->lkey };
 	struct ibv_send_wr *bad, wr = {
@@ -110,6 +132,10 @@ static void post(FIXTURE_DATA(move) *self, enum ibv_wr_opcode opcode, int slot, 
 		.send_flags = IBV_SEND_SIGNALED,
 	};
 
+	*it = (struct under_way){ opcode, slot, length,
+				  __atomic_load_n(&self->ended, __ATOMIC_SEQ_CST) };
+	if (opcode == IBV_WR_SEND)	/* into the MR */
+		post_recv(&self->pair, self->mr, self->iova, SIZE);
 	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		wr.wr.atomic.remote_addr = self->iova;
 		wr.wr.atomic.rkey = self->mr->rkey;
@@ -122,19 +148,52 @@ static void post(FIXTURE_DATA(move) *self, enum ibv_wr_opcode opcode, int slot, 
 		fail_case("post send");
 }
 
-/* The slot of the next request that completes; completions of receives do not count. */
+/* Whether an operation may be refused: its key is that of before a rereg. */
+static bool may_be_refused(FIXTURE_DATA(move) *self, const struct under_way *it)
+{
+	return !device_can("keeps-keys") &&
+	       __atomic_load_n(&self->begun, __ATOMIC_SEQ_CST) > it->ended;
+}
+
+/*
+ * The first operation under way was refused, and the others were not done.  Wait until N
+ * more completions have come, connect again, and send all of them again.
+ */
+static void send_again(FIXTURE_DATA(move) *self, int n)
+{
+	struct under_way before[DEPTH];
+	int count = self->n_under_way;
+
+	memcpy(before, self->under_way, sizeof(before));
+	while (n--)
+		wait_wc(&self->pair, NULL);
+	pair_connect(&self->pair, IBV_MTU_1024);
+	self->n_under_way = 0;
+	self->again++;
+	for (int i = 0; i < count; i++)
+		post(self, before[i].opcode, before[i].slot, before[i].length);
+}
+
+/* The slot of the next request that completes. */
 static int next_slot(FIXTURE_DATA(move) *self)
 {
+	struct under_way it;
 	struct ibv_wc wc;
 
-	do {
-		if (wait_wc(&self->pair, &wc)) {
+	while (wait_wc(&self->pair, &wc)) {
+		if (wc.status != IBV_WC_REM_ACCESS_ERR ||
+		    !may_be_refused(self, &self->under_way[0])) {
 			self->failed = wc.status;
 			return -1;
 		}
-	} while (wc.qp_num != self->pair.qp[0]->qp_num);
+		send_again(self, self->n_under_way - 1);
+	}
+	it = self->under_way[0];
+	if (wc.wr_id != it.slot)
+		fail_case("requests complete in another order");
+	memmove(self->under_way, self->under_way + 1, --self->n_under_way * sizeof(it));
 	self->done++;
-	return wc.wr_id;
+	return it.slot;
 }
 
 /* Put message M into a slot: packet P of it has the word M * PACKETS + P. */
@@ -166,24 +225,37 @@ static void *write_on(void *arg)
 	return (void *)(uintptr_t)(m - 1);	/* the last message */
 }
 
+/* The completions of a send and of its receive. */
+static bool both_complete(FIXTURE_DATA(move) *self)
+{
+	struct ibv_wc wc;
+
+	for (int n = 0; n < 2; n++) {
+		if (!wait_wc(&self->pair, &wc))
+			continue;
+		/* The receive has the key; the requester hears of an error of the other end. */
+		if ((wc.status != IBV_WC_LOC_PROT_ERR && wc.status != IBV_WC_REM_OP_ERR) ||
+		    !may_be_refused(self, &self->under_way[0])) {
+			self->failed = wc.status;
+			return false;
+		}
+		send_again(self, 1 - n);
+		n = -1;
+	}
+	return true;
+}
+
 static void *send_on(void *arg)
 {
 	FIXTURE_DATA(move) *self = arg;
 	uint32_t m = 1;
 
 	for (; !stopped(self); m++) {
-		post_recv(&self->pair, self->mr, self->iova, SIZE);
 		make_message(self, 0, m);
 		post(self, IBV_WR_SEND, 0, SIZE);
-		/* The completions of the send and of the receive. */
-		for (int n = 0; n < 2; n++) {
-			struct ibv_wc wc;
-
-			if (wait_wc(&self->pair, &wc)) {
-				self->failed = wc.status;
-				return NULL;
-			}
-		}
+		if (!both_complete(self))
+			return NULL;
+		self->n_under_way = 0;
 		self->done++;
 	}
 	return (void *)(uintptr_t)(m - 1);
@@ -224,6 +296,13 @@ static bool poisoned(struct memory *at)
 	return true;
 }
 
+static void log_turns(struct __test_metadata *_metadata, FIXTURE_DATA(move) *self, int turns,
+		      const char *what)
+{
+	TH_LOG("%d turns, %llu %s, %llu times sent again", turns,
+	       (unsigned long long)self->done, what, (unsigned long long)self->again);
+}
+
 /* Whether a case has to go on. */
 static bool more(FIXTURE_DATA(move) *self, double end, int turns)
 {
@@ -247,7 +326,7 @@ static void turns_under_a_writer(struct __test_metadata *_metadata, FIXTURE_DATA
 		struct memory *old = &self->at[here], *new = &self->at[!here];
 
 		ASSERT_TRUE(poisoned(new)) { TH_LOG("touched after the MR had left it"); }
-		ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, new, 0));
+		ASSERT_EQ(0, move_to(self, new));
 		memcpy(copy, old->cpu, SIZE);
 		poison(old);
 		ASSERT_TRUE(whole(copy, newest));
@@ -267,7 +346,7 @@ static void turns_under_a_writer(struct __test_metadata *_metadata, FIXTURE_DATA
 		ASSERT_TRUE(whole(words(&self->at[i], 0), newest));
 	for (int p = 0; p < PACKETS; p++)
 		ASSERT_EQ((uintptr_t)last * PACKETS + p, newest[p]);
-	TH_LOG("%d turns, %llu messages", turns, (unsigned long long)self->done);
+	log_turns(_metadata, self, turns, "messages");
 }
 
 TEST_F(move, a_written_packet_is_whole_in_one_buffer)
@@ -324,7 +403,7 @@ TEST_F(move, a_read_packet_is_whole_from_one_buffer)
 	mark_buffer(&self->at[1], 1);
 	ASSERT_EQ(0, pthread_create(&self->thread, NULL, read_on, self));
 	for (; more(self, end, turns) && !stopped(self); turns++, here = !here) {
-		ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, &self->at[!here], 0));
+		ASSERT_EQ(0, move_to(self, &self->at[!here]));
 		poison(&self->at[here]);
 		usleep(500 + 1000 * (turns % 8));
 		mark_buffer(&self->at[here], here);
@@ -335,7 +414,7 @@ TEST_F(move, a_read_packet_is_whole_from_one_buffer)
 	ASSERT_EQ(IBV_WC_SUCCESS, self->failed) {
 		TH_LOG("a read failed: %s", ibv_wc_status_str(self->failed));
 	}
-	TH_LOG("%d turns, %llu reads", turns, (unsigned long long)self->done);
+	log_turns(_metadata, self, turns, "reads");
 }
 
 static void *add_on(void *arg)
@@ -368,7 +447,7 @@ TEST_F(move, every_atomic_adds_once_to_one_buffer)
 	for (; more(self, end, turns) && !stopped(self); turns++, here = !here) {
 		uint64_t left;
 
-		ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, &self->at[!here], 0));
+		ASSERT_EQ(0, move_to(self, &self->at[!here]));
 		left = *word[here];
 		usleep(500 + 1000 * (turns % 8));
 		ASSERT_EQ(left, *word[here]);
@@ -379,7 +458,7 @@ TEST_F(move, every_atomic_adds_once_to_one_buffer)
 		TH_LOG("an atomic failed: %s", ibv_wc_status_str(self->failed));
 	}
 	ASSERT_EQ(self->done, *word[0] + *word[1]);
-	TH_LOG("%d turns, %llu atomics", turns, (unsigned long long)self->done);
+	log_turns(_metadata, self, turns, "atomics");
 }
 
 TEST_HARNESS_MAIN

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Re-registration with memory of any type: mlx5's part
+ *
+ * While the call lasts, a packet must find the old MR or the new one, and never a
+ * mix or none at all.  That decides what can be done in place:
+ *
+ * - A change of PD and access is one UMR that changes fields of the mkey and not
+ *   its list of pages.  The keys stay.
+ * - New memory is a new list of pages, a new start and a new length.  A UMR that
+ *   writes a list into an mkey in use lets a packet use pages of both memories,
+ *   and to free the mkey meanwhile refuses packets.  So new memory gets a new mkey,
+ *   and the keys change.
+ * - Access that a UMR cannot change on this device, or cannot change at all, gets a
+ *   new mkey of the same memory.
+ *
+ * The new MR is complete before the old one is touched, so an error leaves the old
+ * one as it was, and mlx5 never has to revoke it.  The core then destroys the old
+ * MR, which waits for the packets that use it.
+ */
+
+#include <linux/dma-buf.h>
+#include <linux/sched.h>
+#include <rdma/ib_umem_fd.h>
+
+#include "mlx5_ib.h"
+#include "umr.h"
+
+/*
+ * Change PD and access of an mkey. The exporter of a dma-buf may have revoked it:
+ * then the mkey is free, and the UMR would fail and reset the queue.
+ */
+static int mlx5r_rereg_in_place(struct mlx5_ib_mr *mr, struct ib_pd *pd,
+				unsigned int access)
+{
+	struct ib_umem_dmabuf *umem_dmabuf;
+	int err;
+
+	if (!is_dmabuf_mr(mr))
+		return mlx5r_umr_rereg_pd_access(mr, pd, access);
+
+	umem_dmabuf = to_ib_umem_dmabuf(mr->umem);
+	ib_umem_dmabuf_revoke_lock(umem_dmabuf);
+	if (umem_dmabuf->revoked)
+		err = -ENODEV;
+	else
+		err = mlx5r_umr_rereg_pd_access(mr, pd, access);
+	ib_umem_dmabuf_revoke_unlock(umem_dmabuf);
+	return err;
+}
+
+/*
+ * Make another mkey of pages that stay pinned, and let its MR have them. For a
+ * moment both mkeys refer to them.
+ */
+static struct ib_mr *mlx5r_rereg_move_umem(struct mlx5_ib_mr *mr,
+					   struct ib_pd *pd,
+					   unsigned int access)
+{
+	struct ib_mr *new;
+
+	new = mlx5r_create_real_mr(pd, mr->umem, mr->ibmr.iova, access);
+	if (!IS_ERR(new))
+		mlx5r_mr_take_umem(mr);
+	return new;
+}
+
+/*
+ * Describe the memory of an MR, to register it again. A dma-buf is that of the
+ * umem, which keeps it while the MR exists. Memory of a process can be registered
+ * by that process only.
+ */
+static int mlx5r_describe_memory(struct mlx5_ib_mr *mr,
+				 struct ib_mr_buffer *buffer)
+{
+	struct ib_umem *umem = mr->umem;
+
+	buffer->addr = umem->address;
+	buffer->length = umem->length;
+	buffer->iova = mr->ibmr.iova;
+
+	if (umem->is_dmabuf) {
+		buffer->type = IB_UVERBS_BUFFER_TYPE_DMABUF;
+		buffer->dmabuf = to_ib_umem_dmabuf(umem)->attach->dmabuf;
+		return 0;
+	}
+
+	if (umem->is_memfd || umem->owning_mm != current->mm)
+		return -EOPNOTSUPP;
+
+	buffer->type = IB_UVERBS_BUFFER_TYPE_VA;
+	if (!mr->is_odp_implicit)
+		return 0;
+
+	/* All of the address space, which only on-demand access can have. */
+	if (!(buffer->access & IB_ACCESS_ON_DEMAND))
+		return -EOPNOTSUPP;
+	buffer->addr = 0;
+	buffer->length = U64_MAX;
+	buffer->iova = 0;
+	return 0;
+}
+
+static struct ib_mr *mlx5r_rereg_new_mkey(struct mlx5_ib_mr *mr,
+					  struct ib_pd *pd, unsigned int access,
+					  struct ib_udata *udata)
+{
+	struct ib_mr_buffer buffer = { .access = access };
+	struct ib_umem *umem = mr->umem;
+	int err;
+
+	if (!umem)
+		return ERR_PTR(-EOPNOTSUPP);
+
+	if (!umem->is_dmabuf && !umem->is_odp &&
+	    !(access & IB_ACCESS_ON_DEMAND))
+		return mlx5r_rereg_move_umem(mr, pd, access);
+
+	err = mlx5r_describe_memory(mr, &buffer);
+	if (err)
+		return ERR_PTR(err);
+
+	return mlx5r_reg_mr_buffer(pd, &buffer, udata);
+}
+
+/**
+ * mlx5r_rereg_keep_memory - change PD and access of an MR
+ * @mr: a user MR with memory; the caller excludes other verbs on it
+ * @flags: enum ib_mr_rereg_flags, without IB_MR_REREG_TRANS
+ * @pd: protection domain of the MR after the rereg
+ * @access: access flags of the MR after the rereg
+ * @udata: the call
+ *
+ * Context: process context, may sleep. Takes and releases the reservation lock of
+ * a dma-buf.
+ *
+ * Return: NULL if the MR has changed, or the MR that replaces it, or an ERR_PTR
+ * with the MR unchanged:
+ * -EACCES: @access writes, and the memory was taken for reading only
+ * -EOPNOTSUPP: such access is not possible with this memory; or it is memory of
+ *	another process and would have to be registered again
+ * -ENODEV: the exporter has taken the dma-buf away
+ * -EFAULT, -EIO: the device has failed
+ * or an error of mlx5r_reg_mr_buffer().
+ */
+struct ib_mr *mlx5r_rereg_keep_memory(struct mlx5_ib_mr *mr, int flags,
+				      struct ib_pd *pd, unsigned int access,
+				      struct ib_udata *udata)
+{
+	struct mlx5_ib_dev *dev = mr_to_mdev(mr);
+	int err;
+
+	err = ib_umem_check_rereg(mr->umem, flags, access);
+	if (err)
+		return ERR_PTR(err);
+
+	/* The children of an implicit MR have mkeys of their own. */
+	if (mr->is_odp_implicit ||
+	    !mlx5r_can_rereg_in_place(dev, mr->access_flags, access))
+		return mlx5r_rereg_new_mkey(mr, pd, access, udata);
+
+	err = mlx5r_rereg_in_place(mr, pd, access);
+	return ERR_PTR(err);
+}
+
+/**
+ * mlx5_ib_rereg_user_mr_fd - the op rereg_user_mr_fd
+ * @ibmr: a user MR; the caller excludes other verbs on it
+ * @flags: enum ib_mr_rereg_flags
+ * @buffer: what the MR gets: iova, length and access, and with IB_MR_REREG_TRANS
+ *	the new memory, lent by the core
+ * @pd: protection domain of the MR after the rereg
+ * @attrs: the call
+ *
+ * Context: process context, may sleep. Takes and releases the reservation lock of
+ * a dma-buf.
+ *
+ * Return: as mlx5r_rereg_keep_memory(); -EOPNOTSUPP for an MR of Data Direct, which
+ * is two mkeys, one on another function.
+ */
+struct ib_mr *mlx5_ib_rereg_user_mr_fd(struct ib_mr *ibmr, int flags,
+				       const struct ib_mr_buffer *buffer,
+				       struct ib_pd *pd,
+				       struct uverbs_attr_bundle *attrs)
+{
+	struct mlx5_ib_mr *mr = to_mmr(ibmr);
+
+	if (mr->data_direct)
+		return ERR_PTR(-EOPNOTSUPP);
+
+	if (flags & IB_MR_REREG_TRANS)
+		return mlx5r_reg_mr_buffer(pd, buffer, &attrs->driver_udata);
+
+	return mlx5r_rereg_keep_memory(mr, flags, pd, buffer->access,
+				       &attrs->driver_udata);
+}
