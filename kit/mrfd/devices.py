@@ -6,7 +6,7 @@ driver.  A program learns about its device from the environment (see env()) and 
 case that the device cannot run.  To add a device is to add a Device here.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,15 @@ class Device:
     netdev: str     # its network device: eth0, or one that setup gives an address
     address: str    # by which rdma_cm finds it in the first guest; the next one has the next
     qemu: tuple = ()    # the arguments of QEMU's -device that it needs
+    model: tuple = ()   # options of its ConnectX model
     append: str = ""    # kernel parameters that it needs
     needs: tuple = ()   # what scripts/ builds for it
     vendor: str = ""    # of which rdma-core's suite has modules: test_VENDOR_...
     kernels: tuple = ("base", "debug", "kcsan", "stock")    # that have its driver
     settings: tuple = ()    # variables for our own programs, (name, value)
     allow: tuple = ()       # what a kernel may complain about with it, as Guest takes it
+    programs: str = ""      # a regular expression: the only guest programs for it, and no
+                            # module of rdma-core's suite
 
     def env(self):
         """The variables that describe it to the programs in the guest."""
@@ -34,7 +37,7 @@ class Device:
 
 
 RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
-             "reg_mr_fd rereg_mr_fd keeps-keys memfd io-memory vmap native atomics "
+             "reg_mr_fd rereg_mr_fd keeps-keys plain-context memfd io-memory vmap native atomics "
              "atomic-write flush window-type-1 window-type-2 window-dma-buf window-holds "
              "window-checks new-keys sqd rdma-cm add-delete read-middles rxe-queues",
              setup="rdma link add rxe0 type rxe netdev eth0", netdev="eth0",
@@ -65,4 +68,12 @@ CONNECTX = Device("connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
                          r"kernel/dma/debug\.c:\d+ add_dma_entry\+", "DMA-API: Mapped at:$",
                          "DMA-API: exceeded 7 overlapping mappings of cacheline"))
 
-DEVICES = [RXE, CONNECTX]
+# It runs only what differs: how an MR takes a dma-buf.
+CONNECTX_PINNED = replace(
+    CONNECTX, name="connectx-pinned", title="the same model, without page faults",
+    can="reg_mr_fd rereg_mr_fd memfd native old-op atomics window-type-1 window-type-2 "
+        "window-dma-buf rdma-cm mlx5-queues gives-back pci",
+    model=("--no-paging",), kernels=("base", "debug"),
+    programs="access/(data|protection)|exporters/pinned|interface/(device|errors)|rereg/.*")
+
+DEVICES = [RXE, CONNECTX, CONNECTX_PINNED]

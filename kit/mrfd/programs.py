@@ -46,7 +46,7 @@ DEBUG = re.compile(r"kunit|(access|exporters|faults|interface|leaving|load|queue
 # On the ConnectX model most of the code is the driver's, and all of DEBUG takes most of an
 # hour: so only what registers and reregisters, what maps memory in most ways, what goes wrong
 # or away in the middle of traffic, and of rdma-core's suite what is the driver's own.
-DEBUG_MLX5 = re.compile(r"access/(data|windows)|exporters/(dma|gpu\w*|notify)|faults/.*|"
+DEBUG_MLX5 = re.compile(r"access/(data|windows)|exporters/(dma|gpu\w*|notify|pinned)|faults/.*|"
                         r"interface/.*|rereg/.*|leaving/.*|queues/(errors|scribble)|"
                         r"rdma-core/test_(odp|rdmacm|mlx5_(dc|devx|dm_ops|mkey))")
 # On the kernel that finds data races: programs in which many things happen at once.
@@ -84,7 +84,7 @@ def guest_options(kernel, device, **more):
         env["MRFD_SEED"] = os.environ["MRFD_SEED"]
     return {"kernel": kernel, "setup": machine.network_setup(0, 1, device),
             "append": " ".join(filter(None, (device.append, more.pop("append", "")))),
-            "devices": [*device.qemu, *more.pop("devices", ())], "env": env,
+            "devices": [*device.qemu, *more.pop("devices", ())], "model": device.model, "env": env,
             "allow": device.allow, **more}
 
 
@@ -330,7 +330,9 @@ def guest_programs(kernel, device):
     for path in sorted(glob.glob(os.path.join(TESTS, "*/*"))):
         name, kind = os.path.splitext(path)
         folder = os.path.basename(os.path.dirname(path))
-        if kind in (".c", ".py") and folder not in NOT_CASES and not os.path.exists(f"{name}.h"):
+        if kind not in (".c", ".py") or folder in NOT_CASES or os.path.exists(f"{name}.h"):
+            continue
+        if re.fullmatch(device.programs or ".*", os.path.relpath(name, TESTS)):
             yield GuestProgram(path, kernel, device)
 
 
@@ -362,7 +364,8 @@ def ours(kernel):
 def theirs(kernel):
     """rdma-core's suite; its source is fetched if it is not there."""
     for device in DEVICES:
-        yield from suite(kernel, device)
+        if not device.programs:
+            yield from suite(kernel, device)
 
 
 def build_tests(targets):

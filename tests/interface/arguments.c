@@ -139,6 +139,7 @@ TEST_F(uapi, without_a_mistake_both_entries_succeed)
 		ASSERT_EQ(0, mr_dereg(self->ctx->cmd_fd, e, keys.handle));
 		c = right_call(self, true);
 		ASSERT_EQ(0, fd_call(self->ctx->cmd_fd, e, &c, &keys));
+		take_keys(self);
 		ASSERT_EQ(self->mr.rkey, keys.rkey);
 		ASSERT_EQ(self->mr.lkey, keys.lkey);
 		ASSERT_TRUE(intact(self));

@@ -142,6 +142,7 @@ TEST_F_TIMEOUT(uapi, an_mr_is_reregistered_from_every_type_to_every_type, 60)
 		if (to == &host)
 			c.offset = (uintptr_t)host.cpu;
 		ASSERT_EQ(0, fd_call(self->ctx->cmd_fd, i % NR_ENTRIES, &c, &keys));
+		take_keys(self);
 		ASSERT_EQ(self->mr.rkey, keys.rkey);
 		fill(self->local.cpu, PAGE, ++seed);
 		ASSERT_EQ(0, rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->local_mr,
@@ -217,6 +218,7 @@ TEST_F_TIMEOUT(uapi, an_mr_exists_all_the_time_of_its_rereg, 60)
 			fail_case("rereg: %s", strerror(err));
 		reregs += !err;
 		refused += err == EBUSY;
+		usleep(100);	/* a device may take so long that no query ever comes between */
 	}
 	__atomic_store_n(&q.end, true, __ATOMIC_RELAXED);
 	pthread_join(q.thread, NULL);

@@ -156,8 +156,24 @@ static bool may_be_refused(FIXTURE_DATA(move) *self, const struct under_way *it)
 }
 
 /*
+ * Other QPs.  Those that were refused keep their numbers until then, so no packet that is
+ * late can be taken for one of the new connection.
+ */
+static void connect_others(FIXTURE_DATA(move) *self)
+{
+	struct ibv_qp *old[2] = { self->pair.qp[0], self->pair.qp[1] };
+
+	for (int i = 0; i < 2; i++)
+		pair_create_end(&self->pair, i, self->pair.pd);
+	pair_connect(&self->pair, IBV_MTU_1024);
+	for (int i = 0; i < 2; i++)
+		if (ibv_destroy_qp(old[i]))
+			fail_case("destroy a QP");
+}
+
+/*
  * The first operation under way was refused, and the others were not done.  Wait until N
- * more completions have come, connect again, and send all of them again.
+ * more completions have come, connect other QPs, and send all of them again.
  */
 static void send_again(FIXTURE_DATA(move) *self, int n)
 {
@@ -167,7 +183,7 @@ static void send_again(FIXTURE_DATA(move) *self, int n)
 	memcpy(before, self->under_way, sizeof(before));
 	while (n--)
 		wait_wc(&self->pair, NULL);
-	pair_connect(&self->pair, IBV_MTU_1024);
+	connect_others(self);
 	self->n_under_way = 0;
 	self->again++;
 	for (int i = 0; i < count; i++)

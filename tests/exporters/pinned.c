@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The device does DMA and cannot follow a buffer that moves, so an MR pins it.  The exporter
+ * may still take the memory back.  Then the MR gives no access any more, its key names nothing
+ * else until it is deregistered, and nobody else's key suffers.
+ */
+#include "exporters/test_buffer.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define RACES 60
+
+static const int errors[] = { ENOMEM, ENOSPC, EBUSY, EIO, EINVAL, ENODEV };
+static const enum dmabuf_test_op ops[] = { DMABUF_TEST_ATTACH, DMABUF_TEST_MAP };
+
+FIXTURE_SETUP(odd)
+{
+	need("gives-back");
+	odd_open(self, 0);
+}
+
+FIXTURE_TEARDOWN(odd)
+{
+	EXPECT_TRUE(odd_close(self));
+}
+
+/* Whether one MR has the buffer and pins it, if N is 1. */
+static bool pinned(FIXTURE_DATA(odd) *self, int n)
+{
+	struct dmabuf_test_query q = query(self->buf.fd);
+
+	if (q.attachments == n && q.maps == n && q.pins == n && !q.vmaps && !q.brackets)
+		return true;
+	printf("# %u attachments, %u maps, %u pins, %u vmaps, %u brackets\n", q.attachments,
+	       q.maps, q.pins, q.vmaps, q.brackets);
+	return false;
+}
+
+/* Whether the memory is back at the exporter; the MR is attached until its dereg. */
+static bool given_back(FIXTURE_DATA(odd) *self)
+{
+	struct dmabuf_test_query q = query(self->buf.fd);
+
+	return !q.pages && !q.maps && !q.pins;
+}
+
+static bool is_refused(FIXTURE_DATA(odd) *self, uint32_t rkey)
+{
+	enum ibv_wc_status status = rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->host_mr,
+					    self->host.iova, SIZE, IOVA, rkey);
+
+	pair_connect(&self->pair, IBV_MTU_1024);
+	return status == IBV_WC_REM_ACCESS_ERR;
+}
+
+static bool is_at(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, uint8_t *at)
+{
+	static uint32_t seed = 1000;
+
+	seed++;
+	return rdma_write(self, mr, seed) && filled(at, SIZE, seed, "where the region is") &&
+	       rdma_reads(self, mr, seed);
+}
+
+TEST_F(odd, is_held_by_a_region)
+{
+	struct ibv_mr *mr = must(reg(self, RWA));
+
+	ASSERT_TRUE(pinned(self, 1));
+	ASSERT_TRUE(is_at(self, mr, self->buf.cpu));
+	ASSERT_EQ(EBUSY, move(self->buf.fd, 0));
+	ASSERT_TRUE(is_at(self, mr, self->buf.cpu));
+	mr_close(mr);
+	ASSERT_TRUE(pinned(self, 0));
+	ASSERT_EQ(0, move(self->buf.fd, 0));
+}
+
+TEST_F(odd, that_fails_gives_its_errno)
+{
+	for (int op = 0; op < 2; op++) {
+		for (int i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
+			behave(self->buf.fd, ops[op], errors[i], 0);
+			ASSERT_EQ(errors[i], reg_errno(self, RWA));
+			ASSERT_TRUE(pinned(self, 0));
+		}
+		behave(self->buf.fd, ops[op], 0, 0);
+		ASSERT_EQ(0, reg_errno(self, RWA));
+		ASSERT_TRUE(pinned(self, 0));
+	}
+	take_memory(self->buf.fd);
+	ASSERT_EQ(ENODEV, reg_errno(self, RWA));
+	ASSERT_TRUE(pinned(self, 0));
+}
+
+#define OTHERS 20
+
+/* The registrations that follow would find the key, if it were free. */
+TEST_F(odd, that_is_taken_back_gives_no_access_and_keeps_its_key)
+{
+	struct ibv_mr *mr = must(reg(self, RWA)), *other[OTHERS];
+
+	ASSERT_TRUE(is_at(self, mr, self->buf.cpu));
+	take_memory(self->buf.fd);
+	ASSERT_TRUE(given_back(self));
+	ASSERT_TRUE(is_refused(self, mr->rkey));
+	for (int i = 0; i < OTHERS; i++) {
+		other[i] = memory_reg(&self->vgem, self->pair.pd, RWA);
+		ASSERT_NE(mr->rkey, other[i]->rkey);
+	}
+	ASSERT_TRUE(is_refused(self, mr->rkey));
+	for (int i = 0; i < OTHERS; i++)
+		mr_close(other[i]);
+	mr_close(mr);
+}
+
+TEST_F(odd, that_is_taken_back_can_be_left)
+{
+	struct ibv_mr *mr = must(reg(self, RWA));
+
+	need("rereg_mr_fd");
+	take_memory(self->buf.fd);
+	/* By both verbs: the key is dead, and stays so. */
+	ASSERT_EQ(IBV_REREG_MR_ERR_INPUT,
+		  ibv_rereg_mr_fd_iova(mr, CHANGE_ACCESS, NULL, 0, 0, 0, IBV_MR_FD_TYPE_DMABUF, -1,
+				       RW));
+	ASSERT_EQ(ENODEV, errno);
+	ASSERT_EQ(IBV_REREG_MR_ERR_CMD, ibv_rereg_mr(mr, CHANGE_ACCESS, NULL, NULL, 0, RW));
+	ASSERT_EQ(ENODEV, errno);
+	ASSERT_TRUE(is_refused(self, mr->rkey));
+	ASSERT_EQ(0, ibv_rereg_mr_fd_iova(mr, TRANS, NULL, 0, SIZE, IOVA, IBV_MR_FD_TYPE_DMABUF,
+					  self->vgem.fd, 0));
+	ASSERT_TRUE(is_at(self, mr, self->vgem.cpu));
+	ASSERT_TRUE(pinned(self, 0));
+	mr_close(mr);
+}
+
+struct writer {
+	FIXTURE_DATA(odd) *self;
+	struct ibv_mr *mr;
+	atomic_long written;	/* messages */
+};
+
+static void *write_on(void *arg)
+{
+	struct writer *w = arg;
+	FIXTURE_DATA(odd) *self = w->self;
+
+	while (!rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->host_mr, self->host.iova, SIZE, IOVA,
+			w->mr->rkey))
+		w->written++;
+	return NULL;
+}
+
+/* What the exporter frees belongs to others at once, so no packet may reach it. */
+TEST_F(odd, may_be_taken_back_amid_traffic)
+{
+	for (int i = 0; i < 10; i++) {
+		struct writer w = { .self = self, .mr = must(reg(self, RWA)) };
+		pthread_t thread;
+
+		ASSERT_EQ(0, pthread_create(&thread, NULL, write_on, &w));
+		while (!w.written)
+			usleep(100);
+		usleep(1000 * (i % 5));
+		take_memory(self->buf.fd);
+		ASSERT_TRUE(given_back(self));
+		ASSERT_EQ(0, pthread_join(thread, NULL));
+		pair_connect(&self->pair, IBV_MTU_1024);
+		ASSERT_TRUE(is_refused(self, w.mr->rkey));
+		mr_close(w.mr);
+		odd_replace(self, 0);
+	}
+}
+
+static void *take_back(void *fd)
+{
+	take_memory((long)fd);
+	return NULL;
+}
+
+/*
+ * The exporter takes the memory while the MR ends.  The key goes to the next MR, which must
+ * not feel the call of the exporter.
+ */
+TEST_F_TIMEOUT(odd, may_be_taken_back_while_its_region_ends, 120)
+{
+	int same = 0;
+
+	for (int i = 0; i < RACES; i++) {
+		struct ibv_mr *mr = must(reg(self, RWA)), *next;
+		uint32_t rkey = mr->rkey;
+		pthread_t thread;
+
+		ASSERT_EQ(0, pthread_create(&thread, NULL, take_back, (void *)(long)self->buf.fd));
+		usleep(random() % 300);
+		mr_close(mr);
+		next = memory_reg(&self->vgem, self->pair.pd, RWA);
+		same += next->rkey == rkey;
+		ASSERT_EQ(0, pthread_join(thread, NULL));
+		ASSERT_TRUE(is_at(self, next, self->vgem.cpu));
+		mr_close(next);
+		odd_replace(self, 0);
+	}
+	TH_LOG("%d of %d keys went to the next MR", same, RACES);
+}
+
+TEST_HARNESS_MAIN
