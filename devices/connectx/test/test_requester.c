@@ -322,6 +322,23 @@ static void reads_are_stored_where_they_belong(void **state)
 	world_end();
 }
 
+/* Its memory went away after it had begun. */
+static void a_read_may_be_refused_in_its_middle(void **state)
+{
+	for (int refused = 0; refused < 3; refused++) {
+		world_new(QP_RC, QP_RC, 10);
+		post(0, MLX5_OPCODE_RDMA_READ, 0, 0x40, 600);
+		post(0, MLX5_OPCODE_RDMA_READ, 0, 0, 10);
+		expect("READ 10+40:600, READ 13+0:10");
+		for (int i = 0; i < refused; i++)
+			respond(i ? IB_READ_RESP_MIDDLE : IB_READ_RESP_FIRST, 10 + i, AETH_ACK,
+				256, 0);
+		nak(10 + refused, NAK_REMOTE_ACCESS);
+		expect("#0=13, #1=5");
+		world_end();
+	}
+}
+
 static void a_lost_response_is_asked_for_once(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
@@ -555,6 +572,7 @@ int main(void)
 		cmocka_unit_test(silence_ends_the_retries),
 		cmocka_unit_test(progress_moves_the_deadline),
 		cmocka_unit_test(reads_are_stored_where_they_belong),
+		cmocka_unit_test(a_read_may_be_refused_in_its_middle),
 		cmocka_unit_test(a_lost_response_is_asked_for_once),
 		cmocka_unit_test(an_ack_may_imply_a_loss),
 		cmocka_unit_test(a_response_is_an_ack_for_what_precedes_it),
