@@ -5,6 +5,8 @@ Test module for failures of re-registration by file descriptor.
 Each failure must report its cause and leave the MR unchanged, which RDMA through
 the MR shows each time.
 """
+from contextlib import suppress
+import unittest
 import errno
 import fcntl
 import os
@@ -109,12 +111,15 @@ class ReregMRFdErrorTest(ReregTestCase):
         """
         Verify the errno for bad access, alone and together with other changes
         """
-        for _ in self.each():
+        for region in self.each():
             for flags in CHANGE_ACCESS, TRANS | CHANGE_PD | CHANGE_ACCESS:
                 for err, access in (errno.EINVAL, ACCESS | 1 << 19), \
                         (errno.EINVAL, e.IBV_ACCESS_REMOTE_WRITE), \
                         (errno.EINVAL, e.IBV_ACCESS_REMOTE_ATOMIC), \
                         (errno.EOPNOTSUPP, ACCESS | e.IBV_ACCESS_ON_DEMAND):
+                    if err == errno.EOPNOTSUPP and not flags & TRANS and \
+                            isinstance(region, HostRegion):
+                        continue  # A device with on-demand paging can do this
                     with self.subTest(flags=flags, access=access):
                         self.fd_fails(err, flags=flags, access=access)
 
@@ -162,14 +167,15 @@ class ReregMRFdErrorTest(ReregTestCase):
         """
         for region in HostRegion(0, 4 * PAGE), MemFdRegion(0, 4 * PAGE):
             self.other = MemFdRegion(0, 5 * PAGE)
-            # The client's MR, this one, and what can replace it
-            with MemLock(BUF_SIZE + 4 * PAGE + 4 * PAGE):
+            # The queues of a device may be pinned too
+            with MemLock(1 << 22):
                 self.start(region)
-                self.fd_fails(errno.ENOMEM)
-                # Memory that a rereg has released does not count any more
-                for new in [MemFdRegion(0, 4 * PAGE), region] * 4:
-                    self.rereg(new)
-                self.check_all()
+                with MemLock(4 * PAGE):
+                    self.fd_fails(errno.ENOMEM)
+                    # Memory that a rereg has released does not count any more
+                    for new in [MemFdRegion(0, 4 * PAGE), region] * 4:
+                        self.rereg(new)
+                    self.check_all()
                 self.client.mr.close()
                 self.server.mr.close()
 
@@ -184,6 +190,14 @@ class ReregMRFdErrorTest(ReregTestCase):
             self.assertEqual(self.state(), before)
             self.check_all()
 
+    def needs_hold(self):
+        """
+        Skip a device that lets an MR with a bound memory window change.
+        """
+        with suppress(PyverbsRDMAError):
+            self.server.mr.rereg_fd(CHANGE_ACCESS, access=ACCESS | e.IBV_ACCESS_MW_BIND)
+            raise unittest.SkipTest('Memory windows do not hold their MR on this device')
+
     def test_rereg_window(self):
         """
         Verify EINVAL while a memory window is bound to the MR
@@ -197,6 +211,7 @@ class ReregMRFdErrorTest(ReregTestCase):
                 info = MWBindInfo(mr, mr.buf, mr.length, e.IBV_ACCESS_REMOTE_WRITE)
                 self.server.qp.bind_mw(mw, MWBind(info, e.IBV_SEND_SIGNALED))
                 u.poll_cq(self.server.cq)
+                self.needs_hold()
                 for flags in range(1, 8):
                     self.fd_fails(errno.EINVAL, flags=flags,
                                   access=access if flags & CHANGE_ACCESS else 0)
