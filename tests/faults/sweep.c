@@ -19,16 +19,26 @@
 
 #define MOST 3000	/* more points than any call has */
 
+static struct {
+	char start[20];
+	char end[20];
+} checker;	/* the function that allocates, in the kernel's text */
+
 static struct setting {
 	const char *file;
 	const char *value;
-	char before[16];
+	char before[32];
 } settings[] = {
 	/* allocations that may sleep, of high memory and of single pages count too */
 	{ .file = "failslab/ignore-gfp-wait", .value = "N" },
 	{ .file = "fail_page_alloc/ignore-gfp-wait", .value = "N" },
 	{ .file = "fail_page_alloc/ignore-gfp-highmem", .value = "N" },
 	{ .file = "fail_page_alloc/min-order", .value = "0" },
+	/* but not what the DMA-API checker allocates: without it it ends its work for good */
+	{ .file = "failslab/reject-start", .value = checker.start },
+	{ .file = "failslab/reject-end", .value = checker.end },
+	{ .file = "fail_page_alloc/reject-start", .value = checker.start },
+	{ .file = "fail_page_alloc/reject-end", .value = checker.end },
 	{ .file = "failslab/verbose" },
 	{ .file = "fail_page_alloc/verbose" },
 	{ .file = "fail_usercopy/verbose" },
@@ -65,10 +75,36 @@ static void settings_restore(void)
 		setting_write(&settings[i], settings[i].before);
 }
 
+/* The address of a symbol, or with NAME NULL the first one that follows AFTER. */
+static unsigned long symbol(const char *name, unsigned long after)
+{
+	FILE *f = must(fopen("/proc/kallsyms", "re"));
+	unsigned long at, found = 0;
+	char line[256], is[128];
+
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%lx %*c %127s", &at, is) == 2 &&
+		    (name ? !strcmp(is, name) : at > after && (!found || at < found)))
+			found = at;
+	fclose(f);
+	return found;
+}
+
+static void checker_find(void)
+{
+	unsigned long start = symbol("add_dma_entry", 0);
+
+	if (!start)
+		fail_case("no add_dma_entry in /proc/kallsyms");
+	snprintf(checker.start, sizeof(checker.start), "%#lx", start);
+	snprintf(checker.end, sizeof(checker.end), "%#lx", symbol(NULL, start));
+}
+
 void faults_prepare(void)
 {
 	const char *verbose = getenv("FAIL_NTH_VERBOSE") ?: "0";
 
+	checker_find();
 	for (int i = 0; i < NR_SETTINGS; i++) {
 		struct setting *s = &settings[i];
 		int fd = setting_open(s, O_RDONLY);

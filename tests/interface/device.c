@@ -93,7 +93,7 @@ TEST_F(words, are_all_known)
 {
 	static const char *const known[] = {
 		"reg_mr_fd", "rereg_mr_fd", "memfd", "io-memory", "vmap", "native", "old-op",
-		"keeps-keys", "plain-context", "on-demand",
+		"keeps-keys", "on-demand",
 		"atomics", "atomic-write", "flush", "window-type-1", "window-type-2",
 		"window-dma-buf", "window-holds", "window-checks", "new-keys", "sqd", "rdma-cm",
 		"add-delete", "read-middles", "rxe-queues", "mlx5-queues", "follows-moves",

@@ -369,7 +369,6 @@ TEST_F_TIMEOUT(uapi, a_second_context_is_EINVAL_and_keeps_no_process, 120)
 	long before = slab_objects("task_struct");
 	char dev[128];
 
-	need("plain-context");
 	snprintf(dev, sizeof(dev), "/dev/infiniband/%s", self->ctx->device->dev_name);
 	for (int i = 0; i < PROCESSES; i++) {
 		pid_t pid = fork();

@@ -19,7 +19,6 @@
  *			mapping
  *	old-op		its driver registers for ibv_reg_dmabuf_mr() by an operation of its own
  *	keeps-keys	a rereg never changes the keys of an MR; without it new memory may
- *	plain-context	its driver needs no data of its own to open a context
  *	on-demand	registration for on-demand paging
  *	atomics		fetch and add, compare and swap
  *	atomic-write	atomic write

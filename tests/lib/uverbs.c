@@ -8,6 +8,7 @@
 #include "lib/device.h"
 #include <assert.h>
 #include <fcntl.h>
+#include <rdma/mlx5-abi.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -290,16 +291,20 @@ int mr_query(int cmd_fd, uint32_t mr, struct mr_info *info)
 	return msg_send(cmd_fd, &m);
 }
 
+/* mlx5 opens no context without its own data; the other drivers do not read theirs. */
 int raw_get_context(struct raw *raw, enum entry e)
 {
 	struct ib_uverbs_get_context_resp resp = {};
 	struct {
 		struct ib_uverbs_cmd_hdr hdr;
 		struct ib_uverbs_get_context cmd;
+		struct mlx5_ib_alloc_ucontext_req_v2 driver;
 	} req = {
 		.hdr = { .command = IB_USER_VERBS_CMD_GET_CONTEXT, .in_words = sizeof(req) / 4,
 			 .out_words = sizeof(resp) / 4 },
 		.cmd = { .response = (uintptr_t)&resp },
+		.driver = { .total_num_bfregs = 16, .num_low_latency_bfregs = 4,
+			    .flags = MLX5_IB_ALLOC_UCTX_DEVX },
 	};
 	uint32_t vectors;
 	uint64_t support;
@@ -314,6 +319,7 @@ int raw_get_context(struct raw *raw, enum entry e)
 	msg_begin(&m, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT);
 	msg_add(&m, UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, 4, (uintptr_t)&vectors);
 	msg_add(&m, UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, 8, (uintptr_t)&support);
+	msg_add(&m, UVERBS_ATTR_UHW_IN, sizeof(req.driver), (uintptr_t)&req.driver);
 	return msg_send(raw->fd, &m);
 }
 
@@ -356,7 +362,10 @@ int mw_alloc(int cmd_fd, uint32_t pd)
 
 int raw_alloc_pd(struct raw *raw, uint32_t *pd)
 {
-	struct ib_uverbs_alloc_pd_resp resp = {};
+	struct {
+		struct ib_uverbs_alloc_pd_resp core;
+		struct mlx5_ib_alloc_pd_resp driver;
+	} resp = {};
 	struct {
 		struct ib_uverbs_cmd_hdr hdr;
 		struct ib_uverbs_alloc_pd cmd;
@@ -367,6 +376,6 @@ int raw_alloc_pd(struct raw *raw, uint32_t *pd)
 	};
 	int err = wcmd_send(raw->fd, &req, sizeof(req));
 
-	*pd = resp.pd_handle;
+	*pd = resp.core.pd_handle;
 	return err;
 }

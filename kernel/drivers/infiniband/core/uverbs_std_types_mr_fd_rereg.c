@@ -257,7 +257,11 @@ static int UVERBS_HANDLER(UVERBS_METHOD_REREG_MR_FD)(
 	if (ret)
 		return ret;
 
-	/* Write the keys first, so that a fault leaves the MR unchanged. */
+	/*
+	 * Write the keys first, so that a fault leaves the MR unchanged. Keys that
+	 * have changed are written again. That fails only if the process meanwhile
+	 * takes away the memory that was just written: it does not learn the keys.
+	 */
 	ret = uverbs_rereg_put_keys(old, attrs);
 	if (!ret)
 		ret = uverbs_rereg_mr_fd(uobj, flags, args.pd, &args.desc,
