@@ -342,7 +342,7 @@ int main(int argc, char **argv)
 		for (int i = 0; i < nr_devices; i++) {
 			us[i] = median(&devices[i].took[op]);
 			bench_result(operations[op].name, devices[i].name, operations[op].bytes,
-				     us[i], us[0]);
+				     &devices[i].took[op], us[0]);
 		}
 	}
 	return 0;

@@ -8,15 +8,7 @@
 
 void bench_heading(void)
 {
-	printf("operation,memory,bytes,us,ratio\n");
-}
-
-/* The ratio is US / OF; OF is the time that US is compared with. */
-void bench_result(const char *operation, const char *memory, size_t bytes, double us,
-		  double of)
-{
-	printf("%s,%s,%zu,%.2f,%.3f\n", operation, memory, bytes, us, us / of);
-	fflush(stdout);
+	printf("operation,memory,bytes,us,ratio,low,high\n");
 }
 
 /* One sample: the time of each of COUNT operations since BEGAN. */
@@ -38,4 +30,14 @@ double median(struct samples *s)
 {
 	qsort(s->us, s->n, sizeof(*s->us), by_value);
 	return s->us[s->n / 2];
+}
+
+void bench_result(const char *operation, const char *memory, size_t bytes,
+		  struct samples *took, double of)
+{
+	double us = median(took);	/* and now they are in order */
+
+	printf("%s,%s,%zu,%.2f,%.3f,%.3f,%.3f\n", operation, memory, bytes, us, us / of,
+	       took->us[took->n / 4] / of, took->us[took->n * 3 / 4] / of);
+	fflush(stdout);
 }

@@ -6,14 +6,14 @@
  * QEMU's -icount a microsecond is a thousand instructions, and the times vary less.
  *
  * The output is one line for each result, comma separated, after a heading: operation,
- * memory, bytes, microseconds, ratio.
+ * memory, bytes, microseconds, ratio; and the spread, the ratios of the quartiles.
  */
 #ifndef BENCH_SAMPLES_H
 #define BENCH_SAMPLES_H
 
 #include <stddef.h>
 
-#define MAX_RUNS 51
+#define MAX_RUNS 101
 
 struct samples {
 	double us[MAX_RUNS];
@@ -21,8 +21,9 @@ struct samples {
 };
 
 void bench_heading(void);
-void bench_result(const char *operation, const char *memory, size_t bytes, double us,
-		  double of);
+/* The median of TOOK, relative to OF, the time that it is compared with. */
+void bench_result(const char *operation, const char *memory, size_t bytes,
+		  struct samples *took, double of);
 void sample(struct samples *s, double began, int count);
 double median(struct samples *s);
 

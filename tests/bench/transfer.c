@@ -121,7 +121,7 @@ static void compare(struct pair *p, const char *operation, size_t bytes, int cou
 			run(p, &ways[i], bytes, count, depth);
 	for (int i = 0; i < NR_WAYS; i++) {
 		us[i] = median(&ways[i].took);
-		bench_result(operation, ways[i].name, bytes, us[i],
+		bench_result(operation, ways[i].name, bytes, &ways[i].took,
 			     ways[i].bounced ? us[ways[i].bounced - ways] : us[0]);
 	}
 }
