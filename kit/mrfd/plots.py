@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Plots of the bench, by gnuplot in the userland: each as SVG for a light page,
 as SVG for a dark one, and as PNG.  A kind of memory has the same colour in every
-plot.  In the plots of transfers a dashed line is a bounce."""
+plot.  In the plots of transfers a dashed line is a bounce.  Those whose name begins with
+"model-" are of the ConnectX model, the others of Soft-RoCE."""
 
 import os
 import subprocess
@@ -10,14 +11,15 @@ from mrfd import machine
 from mrfd.paths import SCRIPTS, inside
 
 COLOURS = {"light": {"memory": "#555555", "dma-buf": "#0b66c3", "VRAM": "#b34700",
-                     "memfd": "#7a3fa0"},
+                     "memfd": "#7a3fa0", "GPU system": "#2e7d32"},
            "dark": {"memory": "#b8b8b8", "dma-buf": "#6cb6ff", "VRAM": "#ff9a57",
-                    "memfd": "#d2a8ff"}}
+                    "memfd": "#d2a8ff", "GPU system": "#7ee787"}}
 THEMES = {"light": ("#ffffff", "#222222", "#dddddd"), "dark": ("#16181c", "#e6e6e6", "#3a3d43")}
 
 # name: title, label of y, is y logarithmic, value of a row, lines as
 # {(operation, memory): (title, colour of which memory, dashes)}
 RATIO_DASHES = {"rereg access": 1, "rereg PD": 3, "rereg translation": 2}
+ON_MODEL = ("memory", "dma-buf", "memfd", "VRAM", "GPU system")
 PLOTS = {
     "register": ("Registration against size", "microseconds", True, lambda key, row: row[0], {
         ("reg", memory): (memory, memory, 1) for memory in ("memory", "dma-buf", "memfd")}),
@@ -34,6 +36,14 @@ PLOTS = {
             lambda key, row: key[2] / row[0]),
            ("latency", "RDMA write, one at a time", "microseconds to its completion", True,
             lambda key, row: row[0]))},
+    "model-register": ("Registration on the ConnectX model", "microseconds", True,
+                       lambda key, row: row[0],
+                       {("reg", memory): (memory, memory, 1) for memory in ON_MODEL}),
+    "model-rereg": ("Re-registration on the ConnectX model, relative to dereg and reg", "ratio",
+                    False, lambda key, row: row[1], {
+                        (operation, memory): (f"{operation[6:]}, {memory}", memory, dashes)
+                        for operation, dashes in (("rereg access", 1), ("rereg translation", 2))
+                        for memory in ON_MODEL}),
 }
 
 
@@ -79,15 +89,16 @@ def script(terminal, theme, plot, results):
         "unset output", ""])
 
 
-def draw(out, results):
-    """All plots into the directory OUT."""
+def draw(out, results, model):
+    """All plots into the directory OUT; MODEL is the results on the ConnectX model."""
     for name, plot in PLOTS.items():
+        of = model if name.startswith("model-") else results
         for theme, suffix, terminal in (
                 ("light", ".svg", "set terminal svg size 720,440 dynamic font 'sans-serif,13'"),
                 ("dark", "-dark.svg", "set terminal svg size 720,440 dynamic font 'sans-serif,13'"),
                 ("light", ".png", "set terminal pngcairo size 1080,660 font 'sans-serif,13'")):
             path = os.path.join(out, name + suffix)
-            text = script(terminal, theme, plot, results).replace(
+            text = script(terminal, theme, plot, of).replace(
                 "\nset title", f"\nset output '{inside(path)}'\nset title", 1)
             done = subprocess.run([os.path.join(SCRIPTS, "enter"), "gnuplot", "-"],
                                   input=text, text=True, stdout=subprocess.PIPE,

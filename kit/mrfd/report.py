@@ -26,7 +26,10 @@ CLASSES = {"ok": "ok", "skip": "skip", "not ok": "fail"}
 PLOTS = {"bandwidth": "RDMA writes of each size, many under way: more is better.",
          "latency": "One RDMA write until its completion: less is better.",
          "register": "What a registration costs: less is better.",
-         "rereg": "A re-registration beside dereg and reg: below 1 is cheaper."}
+         "rereg": "A re-registration beside dereg and reg: below 1 is cheaper.",
+         "model-register": "What a registration costs on the ConnectX model: less is better.",
+         "model-rereg": "A re-registration on the ConnectX model beside dereg and reg: below 1 "
+                        "is cheaper."}
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c1e21; --dim: #5b6068;
@@ -184,8 +187,8 @@ def bench():
     with open(summary, encoding="utf-8") as file:
         table = file.read()
     return ("<p>Ratios by the clock, and in parentheses by instructions, which vary less. "
-            "Absolute times are those of an emulated machine. At the end, the ConnectX model "
-            "beside Soft-RoCE.</p>"
+            "Absolute times are those of an emulated machine. Then the ConnectX model, by the "
+            "clock, and at the end the model beside Soft-RoCE.</p>"
             f'<div class="plots">{"".join(figures)}</div><pre>{text(table)}</pre>')
 
 

@@ -16,6 +16,7 @@ from unittest import mock
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "kit"))
 from mrfd import beside  # noqa: E402
+from mrfd import onmodel  # noqa: E402
 from mrfd import plots  # noqa: E402
 from mrfd import report  # noqa: E402
 from mrfd import results  # noqa: E402
@@ -183,6 +184,87 @@ class Beside(unittest.TestCase):
         with self.assertRaisesRegex(beside.machine.BootError,
                                     "beside failed: exit status 3\na write fails"):
             beside.text_of(guest)
+
+
+class OnModel(unittest.TestCase):
+    """The ConnectX model with a GPU."""
+
+    HEAD = ",".join(onmodel.HEAD) + "\n"
+
+    @staticmethod
+    def numbers(**changes):
+        """Results in which every aim is just met, but for the ratios that are given."""
+        found = {}
+        for n in 4 * KIB, 1 << 20, 64 << 20:
+            for memory in "memory", "dma-buf", "memfd", "VRAM", "GPU system":
+                if memory == "VRAM" and n > 1 << 20:
+                    continue
+                for operation, ratio in (("reg", 1.0), ("dereg", 1.0), ("rereg access", 0.5),
+                                         ("rereg PD", 0.5), ("rereg translation", 1.0)):
+                    found[operation, memory, n] = (100.0, ratio, ratio - 0.1, ratio + 0.2)
+        for memory in "VRAM", "GPU system":
+            for operation in onmodel.MOVING:
+                found[operation, memory, 4 * KIB] = (20.0, 1.0, 0.9, 1.1)
+        for memory, ratio in ("memory", 1.0), ("VRAM", 1.0), ("VRAM bounced", 1.01):
+            found["write", memory, 1 << 20] = (1000.0, ratio, ratio, ratio)
+        for key, ratio in changes.items():
+            operation, memory, n = key.split("/")
+            found[operation, memory, int(n)] = (100.0, ratio, ratio, ratio)
+        return found
+
+    def verdicts(self, **changes):
+        lines = onmodel.aims(self.numbers(**changes), bench.size)
+        return re.findall(r"  (met|missed)", "\n".join(lines))
+
+    def test_all_aims_met(self):
+        self.assertEqual(self.verdicts(), ["met"] * 4)
+
+    def test_each_aim_can_be_missed(self):
+        for n, (key, bad) in enumerate((("rereg access/VRAM/4096", 0.51),
+                                        ("rereg PD/memfd/1048576", 0.51),
+                                        ("rereg translation/GPU system/67108864", 1.01),
+                                        ("write/VRAM bounced/1048576", 1.0))):
+            with self.subTest(key=key):
+                self.assertEqual(self.verdicts(**{key: bad}),
+                                 ["missed" if i == n else "met" for i in range(4)])
+
+    def test_a_verdict_has_the_worst_ratio_its_spread_and_where_it_is(self):
+        text = "\n".join(onmodel.aims(self.numbers(**{"rereg PD/memfd/1048576": 0.7}),
+                                      bench.size))
+        self.assertIn("  missed 0.70 (0.70-0.70), most: rereg PD, memfd, 1 MiB", text)
+
+    def test_tables_have_ratios_and_their_spread(self):
+        text = "\n".join(onmodel.table(self.numbers(**{"write after move/VRAM/4096": 9.5}),
+                                       bench.size))
+        self.assertRegex(text, r"(?m)^ +4 KiB +100\.0 us( +0\.50 \(0\.40-0\.70\)){5}$")
+        self.assertRegex(text, r"(?m)^ +64 MiB +100\.0 us( +1\.00 \S+){3} +- +1\.00 \S+$")
+        self.assertRegex(text, r"(?m)^ +4 KiB +write after move +100\.0 us  9\.50 \(9\.50-9\.50\)"
+                               r" +20\.0 us  1\.00 ")
+        self.assertRegex(text, r"(?m)^ +VRAM bounced +1048\.6 MB/s .* to VRAM: 1\.01 \(")
+
+    def test_the_numbers_are_those_of_the_programs(self):
+        found = onmodel.numbers(self.HEAD + "move with MR,GPU system,4096,300.50,2.1,1.9,2.8\n")
+        self.assertEqual(found, {("move with MR", "GPU system", 4096): (300.5, 2.1, 1.9, 2.8)})
+        with open(f"{TOP}/tests/bench/samples.c", encoding="utf-8") as file:
+            self.assertIn(f'"{self.HEAD[:-1]}\\n"', file.read())
+        with open(f"{TOP}/tests/bench/moving.c", encoding="utf-8") as file:
+            source = file.read()
+        for operation in onmodel.MOVING:
+            self.assertIn(f'{{ "{operation}", ', source)
+
+    def test_numbers_are_kept(self):
+        with tempfile.TemporaryDirectory() as out:
+            onmodel.write_csv(out, self.numbers())
+            with open(f"{out}/model.csv", encoding="utf-8") as file:
+                text = file.read()
+            self.assertEqual(onmodel.numbers(text), self.numbers())
+
+    def test_plots_have_a_line_for_each_memory(self):
+        for name, lines in ("model-register", 5), ("model-rereg", 10):
+            for theme in plots.THEMES:
+                script = plots.script("set terminal dumb", theme, plots.PLOTS[name],
+                                      self.numbers())
+                self.assertEqual(script.count(" with linespoints "), lines)
 
 
 class Page(html.parser.HTMLParser):
