@@ -124,6 +124,8 @@ static void run(const struct memory *m, int place)
 	touch(m, mr, REGISTERED, place);
 	touch(m, mr, WARM, place);
 	move(m, MOVE_MR, !place);
+	if (gpu_query(m).maps)
+		fail_case("the MR keeps the pages of a buffer that has moved");
 	touch(m, mr, MOVED, !place);
 	mr_close(mr);
 	move(m, MOVE, place);
