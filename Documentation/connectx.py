@@ -157,7 +157,8 @@ def odp(text):
     every, _, rest = body_of(text, "fill_odp").partition("#undef ALL_OF")
     bits = r"IFC_SET\(odp_per_transport_service_cap, \w+, (\w+), 1\)"
     transports = re.findall(r"ALL_OF\((\w+)_odp_caps\);", every)
-    return (f"by the memory scheme, with prefetch; {', '.join(transports)}: "
+    return ("by the memory scheme, with prefetch (`--no-paging`: none, as a card that cannot "
+            f"page-fault); {', '.join(transports)}: "
             f"{', '.join(re.findall(bits, every))}; ud: {', '.join(re.findall(bits, rest))}")
 
 
