@@ -32,7 +32,7 @@ NOT_CASES = {"host", "lib", "bench", "gpu"}  # folders of tests/ without guest p
 # Exporters of every kind: see tests/lib/memory.h.
 EXPORTERS = ["bochs-display", "virtio-gpu"]
 # The programs that have the GPU of the tests beside them (tests/gpu).
-GPU = re.compile(r"exporters/gpu\w*")
+GPU = re.compile(r"exporters/gpu\w*|programs/(libfabric|perftest_gpu)")
 # Tests of rdma-core for the hardware of one vendor.
 VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 

@@ -12,6 +12,7 @@
  * the middle of a new instruction: seen once, SIGSEGV in libc.  So the cache is off.
  */
 #include "lib/device.h"
+#include "lib/gpu.h"
 #include "lib/harness.h"
 #include "lib/memory.h"
 #include "lib/pattern.h"
@@ -76,6 +77,8 @@ FIXTURE_VARIANT_ADD(libfabric, udmabuf) { .kind = UDMABUF };
 FIXTURE_VARIANT_ADD(libfabric, system_heap) { .kind = HEAP };
 FIXTURE_VARIANT_ADD(libfabric, virtio_gpu) { .kind = VIRTIO_GPU };
 FIXTURE_VARIANT_ADD(libfabric, bochs_vram) { .kind = BOCHS };
+FIXTURE_VARIANT_ADD(libfabric, gpu_vram) { .kind = GPU_VRAM };
+FIXTURE_VARIANT_ADD(libfabric, gpu_system) { .kind = GPU_SYSTEM };
 
 static struct fi_info *find(uint64_t flags)
 {
@@ -187,8 +190,22 @@ FIXTURE_SETUP(libfabric)
 		     NULL));
 }
 
+/* For a device that is a peer of the GPU a buffer stays in VRAM; for another it cannot. */
+static void check_place(const struct memory *buf)
+{
+	struct mrfd_gpu_query q;
+
+	if (buf->kind != GPU_VRAM || !device_can("pci"))
+		return;
+	q = gpu_query(buf);
+	if (q.place != MRFD_GPU_VRAM || q.peers != 1 || q.moves)
+		fail_case("not peer to peer: reason %u, %u moves", q.why, q.moves);
+}
+
 FIXTURE_TEARDOWN(libfabric)
 {
+	if (self->fd_mr)
+		check_place(&self->buf);
 	close_fi(self->fd_mr);
 	close_fi(self->host_mr);
 	end_close(&self->end[0]);

@@ -7,94 +7,18 @@ end waits until it sees the other's bytes in its buffer.  So two more cases look
 the buffer of a running perftest, through /proc/PID/mem: that can read a bochs buffer,
 but none of another driver."""
 
-import glob
 import os
-import random
 import re
-import subprocess
 import sys
 import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from lib import device  # noqa: E402
-
-ADDRESS = "10.0.0.1"
-COUNT = 100
-REGISTERED = {"fd": "Calling ibv_reg_mr_fd_iova(", "dmabuf": "Calling ibv_reg_dmabuf_mr("}
+from lib.perftest import ADDRESS, COUNT, REGISTERED, PerftestCase, drm  # noqa: E402
 
 
-def node(driver):
-    """The DRM node of a driver."""
-    for card in sorted(glob.glob("/sys/class/drm/card?")):
-        if driver in os.path.realpath(f"{card}/device/driver") + os.path.realpath(card):
-            return f"/dev/dri/{os.path.basename(card)}"
-    raise AssertionError(f"the guest has no {driver}")
-
-
-def drm(driver, way="fd"):
-    """perftest's options for a buffer of this driver."""
-    return [f"--use_drm={node(driver)}"] + ["--use_drm_dmabuf"] * (way == "dmabuf")
-
-
-class Perftest(unittest.TestCase):
-    port = 18515
-
-    def setUp(self):
-        device.need("reg_mr_fd")
-        self.running = []
-        self.addCleanup(self.stop)
-
-    def stop(self):
-        for process in self.running:
-            process.kill()
-            process.wait()
-            process.stdout.close()
-        self.running.clear()
-
-    def start(self, tool, *words):
-        """Start a process of perftest, with a pipe for its output."""
-        process = subprocess.Popen(["stdbuf", "-oL", tool, "-d", device.NAME, "-F",
-                                    "-p", str(self.port), *words],
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.running.append(process)
-        return process
-
-    def serve(self, *words):
-        """Start a server, and wait until it listens."""
-        Perftest.port += 1
-        server = self.start(*words)
-        end = time.monotonic() + 60
-        listening = f":{self.port:04X} 00000000:0000 0A"
-        while True:
-            with open("/proc/net/tcp", encoding="ascii") as tcp:
-                if listening in tcp.read():
-                    return server
-            if server.poll() is not None or time.monotonic() > end:
-                server.kill()
-                self.fail(f"the server does not listen:\n{server.communicate()[0]}")
-            time.sleep(0.02)
-
-    def run_pair(self, tool, server, client, *words):
-        """Run a server and a client, which must both succeed; return what they printed."""
-        one = self.serve(tool, *words, *server)
-        two = self.start(tool, *words, *client, ADDRESS)
-        said = [process.communicate(timeout=60)[0] for process in (two, one)]
-        for process, text in zip((two, one), said):
-            self.assertEqual(process.returncode, 0, text)
-        return said
-
-    def check(self, tool, driver, way, *words, size=8, queue_pairs=1):
-        """Both ends have their buffer on a DRM device, and all is sent."""
-        with self.subTest(tool=tool, driver=driver, way=way):
-            options = [*drm(driver, way), "-n", str(COUNT)]
-            pair = self.run_pair(tool, options, options, *words)
-            for said in pair:
-                self.assertIn(f"on {node(driver)} at", said)
-                self.assertIn(REGISTERED[way], said)
-            # The client's table: bytes, how many times, and figures.
-            self.assertRegex(pair[0], rf"(?m)^ *{size} +{queue_pairs * COUNT} ")
-
+class Perftest(PerftestCase):
     def test_bandwidth(self):
         for tool in "ib_write_bw", "ib_read_bw", "ib_send_bw":
             for way in REGISTERED:
@@ -122,15 +46,6 @@ class Perftest(unittest.TestCase):
     def test_memory_of_the_process_at_the_other_end(self):
         for server, client in (drm("vgem"), []), ([], drm("vgem")):
             self.run_pair("ib_write_lat", server, client, "-n", str(COUNT), "-s", "8192")
-
-    def payload(self):
-        """Bytes of a pattern, and the options that fill perftest's buffer with it."""
-        words = [random.getrandbits(32) for _ in range(64)]
-        path = f"/tmp/payload-{self.port}"
-        with open(path, "w", encoding="ascii") as file:
-            file.write(",".join(f"0x{word:08x}" for word in words))
-        return (b"".join(word.to_bytes(4, "little") for word in words),
-                [f"--payload_file_path={path}"])
 
     def arrives_in(self, process, wanted):
         """Wait until the buffer of a bochs perftest has these bytes."""
