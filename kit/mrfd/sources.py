@@ -103,10 +103,16 @@ class _Module:
             bases, found = self.classes[name]
             return set(found).union(*(self.methods(base) for base in bases))
         module, there = self.origin.get(where or name, (None, None))
-        path = os.path.join(os.path.dirname(self.path), f"{(module or '').split('.')[-1]}.py")
-        if not os.path.exists(path):  # for example unittest's own classes
-            return set()
-        return _module(path).methods(there or attribute)
+        path = module and self._file(module)
+        return _module(path).methods(there or attribute) if path else set()
+
+    def _file(self, module):
+        """The source of a module that is beside this one or beside its folder, or None,
+        as for unittest."""
+        folder = os.path.dirname(os.path.abspath(self.path))
+        inner = module.lstrip(".").replace(".", "/") + ".py"
+        places = (os.path.join(place, inner) for place in (folder, os.path.dirname(folder)))
+        return next(filter(os.path.exists, places), None)
 
 
 _module = functools.cache(_Module)
