@@ -294,6 +294,12 @@ static void tell(struct thread *t, uint32_t rkey, uint64_t iova)
 	__atomic_store_n(&told->worker, t->w->orders->worker, __ATOMIC_RELEASE);
 }
 
+static void shared_tell(struct thread *t, struct shared *s)
+{
+	__atomic_store_n(&s->rkey, s->mr->rkey, __ATOMIC_RELAXED);
+	tell(t, s->mr->rkey, s->at[0].iova);
+}
+
 static void shared_begin(struct thread *t, struct shared *s)
 {
 	int which;
@@ -302,8 +308,7 @@ static void shared_begin(struct thread *t, struct shared *s)
 		any_memory_open(t, &s->at[i]);
 	which = below(t, 2);
 	s->mr = memory_reg(&s->at[which], t->w->pd[0], memory_rights(&s->at[which]));
-	__atomic_store_n(&s->rkey, s->mr->rkey, __ATOMIC_RELAXED);
-	tell(t, s->mr->rkey, s->at[0].iova);
+	shared_tell(t, s);
 }
 
 static void shared_end(struct thread *t, struct shared *s)
@@ -317,16 +322,23 @@ static void change_shared(struct thread *t, struct shared *s)
 {
 	int to = below(t, 2), flags = 1 + below(t, CHANGE_ALL);
 	int access = below(t, 2) ? ALL_ACCESS : ALL_ACCESS & ~REMOTE_READ;
+	bool new_keys = flags & TRANS && !device_can("keeps-keys");
 
 	if (device_can("rereg_mr_fd") && below(t, 4)) {
 		/*
 		 * Several threads may come here at once.  The kernel lets one of
-		 * them reregister the MR.  For the others the MR is busy.
+		 * them reregister the MR.  For the others the MR is busy.  But nobody
+		 * may use the keys while they change: an own MR may get the old ones.
 		 */
-		pthread_rwlock_rdlock(&s->lock);
+		if (new_keys)
+			pthread_rwlock_wrlock(&s->lock);
+		else
+			pthread_rwlock_rdlock(&s->lock);
 		if (memory_rereg(s->mr, flags, t->w->pd[below(t, 4) == 0], &s->at[to], access) &&
 		    errno != EBUSY)
 			fail_case("rereg of a shared region");
+		if (new_keys)
+			shared_tell(t, s);
 	} else {
 		pthread_rwlock_wrlock(&s->lock);
 		shared_end(t, s);
