@@ -20,7 +20,7 @@ network.
 
 A guest with the device "connectx" has a second process, the ConnectX model: see
 kit/with-connectx, which runs QEMU then.  What the model prints is in connectx.log, beside
-console.log.
+console.log.  The device "connectx-2", besides, is a second one, with connectx-2.log.
 
 The device "gpu" is the GPU of the tests: an ivshmem-plain whose BAR is a memory file, which
 the host can look at (Guest.vram), and in the guest the driver tests/gpu, which is loaded
@@ -53,12 +53,14 @@ TIMED_OUT, BROKEN, COMPLAINED = 124, 125, 70
 MODEL_FAILED = 99  # of kit/with-connectx
 KERNELS = {"base": [], "debug": ["--debug"], "kcsan": ["--kcsan"], "stock": ["--stock"]}
 MODEL_SOCKET = "/tmp/connectx"  # in the userland of one guest
+MODELS = {"connectx": MODEL_SOCKET, "connectx-2": f"{MODEL_SOCKET}-2"}
 VRAM = 16 << 20  # bytes, of the device "gpu"
-# The model has a PCIe port of its own: QEMU hides the link of a device that has none.
+# A model has a PCIe port of its own: QEMU hides the link of a device that has none.
 DEVICES = {"virtio-gpu": "virtio-gpu-pci",
            "gpu": "ivshmem-plain,bus=port98,memdev=vram",
-           "connectx": json.dumps({"driver": "vfio-user-pci", "bus": "port99",
-                                   "socket": {"type": "unix", "path": MODEL_SOCKET}})}
+           **{name: json.dumps({"driver": "vfio-user-pci", "bus": f"port{99 + number}",
+                                "socket": {"type": "unix", "path": path}})
+              for number, (name, path) in enumerate(MODELS.items())}}
 MAX_GUESTS = 254  # in one network: 10.0.0.1 to 10.0.0.254
 MAX_CPUS = 16     # CONFIG_NR_CPUS of the kit's kernels
 
@@ -317,8 +319,9 @@ class Guest:
         for channel in ("console", "out", "status", "qmp"):
             self._ends[channel], theirs[channel] = socket.socketpair()
         words = self._qemu_words(*self._files[:2], {c: s.fileno() for c, s in theirs.items()})
-        if "connectx" in self.devices:
-            words = self._model_words() + words
+        for model in MODELS:  # the second one runs the first one, which runs QEMU
+            if model in self.devices:
+                words = self._model_words(model) + words
         self.monitor = Monitor(self._ends["qmp"])
         fds = [s.fileno() for s in (*theirs.values(), *self.links)] + self._files
         self._thread = threading.Thread(target=self._attend, daemon=True,
@@ -466,16 +469,25 @@ class Guest:
         os.ftruncate(self._files[-1], VRAM)
         return mmap.mmap(self._files[-1], VRAM)
 
-    def _model_words(self):
-        """What goes before QEMU's words if the guest has a ConnectX."""
-        self._files.append(os.open(os.path.join(self.log_dir, "connectx.log"),
+    def _model_words(self, model="connectx"):
+        """What goes before QEMU's words if the guest has this ConnectX."""
+        self._files.append(os.open(os.path.join(self.log_dir, f"{model}.log"),
                                    os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
-        words = [f"{INSIDE}/kit/with-connectx", str(self._files[-1]), MODEL_SOCKET,
+        words = [f"{INSIDE}/kit/with-connectx", str(self._files[-1]), MODELS[model],
                  f"{model_directory()}/connectx"]
         if self.fabric:  # whose models need different GUIDs
-            guid = 0x2c9030000000000 + 256 * self.mac
+            guid = 0x2c9030000000000 + 256 * self.mac + 128 * list(MODELS).index(model)
             words += ["--fabric", self.fabric, "--guid", f"{guid:016x}"]
         return [*words, *self.model, "--"]
+
+    def _failed_log(self):
+        """The log that tells how a model has failed."""
+        logs = [f"{model}.log" for model in MODELS if model in self.devices]
+        for log in logs:
+            with open(os.path.join(self.log_dir, log), errors="replace") as text:
+                if "\nwith-connectx: " in f"\n{text.read()}":
+                    return log
+        return logs[0]
 
     def _network_words(self):
         if not self.links:
@@ -584,7 +596,7 @@ class Guest:
         self.reports = console.reports(self.console, self.allow)
         said = EXIT.fullmatch(self._exit)
         if self._process.returncode == MODEL_FAILED and "connectx" in self.devices:
-            self.status, self.log = BROKEN, "connectx.log"
+            self.status, self.log = BROKEN, self._failed_log()
             self.why = f"the ConnectX model failed: {self.tail(1).partition(': ')[2]}"
         elif self._timed_out:
             self.status = TIMED_OUT
