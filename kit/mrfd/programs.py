@@ -28,11 +28,11 @@ from mrfd.paths import BUILD, SCRIPTS, TOP, inside
 TESTS = os.path.join(TOP, "tests")
 MODEL = os.path.join(TOP, "devices/connectx")
 OUT = os.path.join(BUILD, "tests")  # what is built of tests/
-NOT_CASES = {"host", "lib", "bench", "gpu"}  # folders of tests/ without guest programs
+NOT_CASES = {"host", "lib", "bench", "gpu", "guests"}  # folders of tests/ without guest programs
 # Exporters of every kind: see tests/lib/memory.h.
 EXPORTERS = ["bochs-display", "virtio-gpu"]
 # The programs that have the GPU of the tests beside them (tests/gpu).
-GPU = re.compile(r"exporters/gpu\w*|programs/(libfabric|perftest_gpu)")
+GPU = re.compile(r"exporters/gpu\w*|moves/.*|programs/(libfabric|perftest_gpu)")
 # Tests of rdma-core for the hardware of one vendor.
 VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 
@@ -41,13 +41,13 @@ VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 FAULTS = re.compile(r"faults/.*|kcsan")
 # On the debug kernel: all of ours that drives our code, and of rdma-core's suite what
 # goes through code that our patches change (see Documentation/testing.md).
-DEBUG = re.compile(r"kunit|(access|exporters|faults|interface|leaving|load|queues|rereg)/.*|"
+DEBUG = re.compile(r"kunit|(access|exporters|faults|interface|leaving|load|moves|queues|rereg)/.*|"
                    r"rdma-core/test_(mr|mr_fd(_caps)?|memfd_mr|rereg\w*)")
 # On the ConnectX model most of the code is the driver's, and all of DEBUG takes most of an
 # hour: so only what registers and reregisters, what maps memory in most ways, what goes wrong
 # or away in the middle of traffic, and of rdma-core's suite what is the driver's own.
 DEBUG_MLX5 = re.compile(r"access/(data|windows)|exporters/(dma|gpu\w*|notify|pinned)|faults/.*|"
-                        r"interface/.*|rereg/.*|leaving/.*|queues/(errors|scribble)|"
+                        r"interface/.*|moves/.*|rereg/.*|leaving/.*|queues/(errors|scribble)|"
                         r"rdma-core/test_(odp|rdmacm|mlx5_(dc|devx|dm_ops|mkey))")
 # On the kernel that finds data races: programs in which many things happen at once.
 CONCURRENT = re.compile(r"access/(cut|data|windows)|interface/(fuzz|lifetime)|load/stress|"

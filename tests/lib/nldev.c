@@ -44,15 +44,12 @@ static uint64_t mrs_of_entry(const struct nlattr *entry)
 	return mr ? n : 0;
 }
 
-static int mrs_of_device(const struct nlmsghdr *h)
+static void add_mrs_of_device(const struct nlmsghdr *h, void *mrs)
 {
-	int n = 0;
-
 	for_each_attr(summary, NLMSG_DATA(h), (const uint8_t *)h + h->nlmsg_len)
 		if (attr_type(summary) == RDMA_NLDEV_ATTR_RES_SUMMARY)
 			for_each_inner(entry, summary)
-				n += mrs_of_entry(entry);
-	return n;
+				*(int *)mrs += mrs_of_entry(entry);
 }
 
 union answer {
@@ -70,6 +67,30 @@ static int ask_kernel(const struct nlmsghdr *ask)
 	return fd;
 }
 
+/* Give each message of the answer to ASK, which has NLM_F_DUMP, to TAKE. */
+static void dump(const struct nlmsghdr *ask, void (*take)(const struct nlmsghdr *h, void *arg),
+		 void *arg)
+{
+	int fd = ask_kernel(ask);
+	union answer answer;
+
+	for (;;) {
+		ssize_t n = recv(fd, &answer, sizeof(answer), 0);
+
+		if (n <= 0)
+			fail_case("no answer by RDMA netlink");
+		for (struct nlmsghdr *h = &answer.h; NLMSG_OK(h, n); h = NLMSG_NEXT(h, n)) {
+			if (h->nlmsg_type == NLMSG_DONE) {
+				close(fd);
+				return;
+			}
+			if (h->nlmsg_type == NLMSG_ERROR)
+				fail_case("the kernel refuses to tell of MRs");
+			take(h, arg);
+		}
+	}
+}
+
 int mr_count(void)
 {
 	struct nlmsghdr ask = {
@@ -77,24 +98,68 @@ int mr_count(void)
 		.nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_RES_GET),
 		.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP,
 	};
-	int fd = ask_kernel(&ask), mrs = 0;
-	union answer answer;
+	int mrs = 0;
 
-	for (;;) {
-		ssize_t n = recv(fd, &answer, sizeof(answer), 0);
+	dump(&ask, add_mrs_of_device, &mrs);
+	return mrs;
+}
 
-		if (n <= 0)
-			fail_case("no count of MRs");
-		for (struct nlmsghdr *h = &answer.h; NLMSG_OK(h, n); h = NLMSG_NEXT(h, n)) {
-			if (h->nlmsg_type == NLMSG_DONE) {
-				close(fd);
-				return mrs;
-			}
-			if (h->nlmsg_type == NLMSG_ERROR)
-				fail_case("the kernel refuses to count MRs");
-			mrs += mrs_of_device(h);
-		}
+static void add_counter(const struct nlattr *counter, struct mr_stat *stat)
+{
+	const char *name = "";
+	uint64_t value = 0;
+
+	for_each_inner(a, counter) {
+		if (attr_type(a) == RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY_NAME)
+			name = (const char *)(a + 1);
+		if (attr_type(a) == RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY_VALUE)
+			memcpy(&value, a + 1, sizeof(value));
 	}
+	if (!strcmp(name, "page_faults"))
+		stat->faults += value;
+	if (!strcmp(name, "page_invalidations"))
+		stat->invalidations += value;
+}
+
+static void add_counters_of_mrs(const struct nlmsghdr *h, void *stat)
+{
+	for_each_attr(mrs, NLMSG_DATA(h), (const uint8_t *)h + h->nlmsg_len) {
+		if (attr_type(mrs) != RDMA_NLDEV_ATTR_RES_MR)
+			continue;
+		for_each_inner(mr, mrs)
+			for_each_inner(counters, mr) {
+				if (attr_type(counters) != RDMA_NLDEV_ATTR_STAT_HWCOUNTERS)
+					continue;
+				((struct mr_stat *)stat)->mrs++;
+				for_each_inner(counter, counters)
+					add_counter(counter, stat);
+			}
+	}
+}
+
+struct mr_stat nldev_mr_stat(uint32_t index)
+{
+	struct {
+		struct nlmsghdr h;
+		struct nlattr index_attr;
+		uint32_t index;
+		struct nlattr of_attr;
+		uint32_t of;
+	} ask = {
+		.h = {
+			.nlmsg_len = sizeof(ask),
+			.nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, RDMA_NLDEV_CMD_STAT_GET),
+			.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP,
+		},
+		.index_attr = { NLA_HDRLEN + 4, RDMA_NLDEV_ATTR_DEV_INDEX },
+		.index = index,
+		.of_attr = { NLA_HDRLEN + 4, RDMA_NLDEV_ATTR_STAT_RES },
+		.of = RDMA_NLDEV_ATTR_RES_MR,
+	};
+	struct mr_stat stat = {};
+
+	dump(&ask.h, add_counters_of_mrs, &stat);
+	return stat;
 }
 
 uint32_t nldev_driver_id(uint32_t index)

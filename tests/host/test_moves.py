@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Buffers of a GPU that move, are evicted, have two importers and are revoked, while another
+guest writes, reads, adds and sends to them (tests/guests/moves.c)."""
+
+import os
+import re
+import sys
+import unittest
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "kit"))
+
+from mrfd import machine  # noqa: E402
+from mrfd import programs  # noqa: E402
+from mrfd.devices import CONNECTX  # noqa: E402
+from tests.host.model import GuestsWithModel  # noqa: E402
+
+SCENARIOS = ["there_and_back", "under_pressure", "two_nics", "revoked"]
+
+
+class Moves(GuestsWithModel):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        machine.gpu_module()
+        cls.program = f"{programs.build_tests(['guests/moves'])}/guests/moves"
+
+    def test_traffic_from_another_guest(self):
+        settings = [word for item in CONNECTX.settings for word in ("-e", "=".join(item))]
+        for name in {"MRFD_MOVES", "MRFD_SEED"} & set(os.environ):
+            settings += ["-e", f"{name}={os.environ[name]}"]
+        done = self.boot(*settings, "-d", "gpu", "-d", "connectx-2", self.program, ":::",
+                         self.program, timeout=1200)
+        said = done.stdout + done.stderr
+        self.assertEqual(done.returncode, 0, said)
+        for guest in 0, 1:
+            with self.subTest(guest=guest):
+                self.assertEqual(re.findall(rf"^guest{guest}: case (\S+): ok$", done.stdout, re.M),
+                                 SCENARIOS, said)
+        print("\n".join(line for line in done.stdout.splitlines() if " # " in line))
+
+
+if __name__ == "__main__":
+    unittest.main()
