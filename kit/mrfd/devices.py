@@ -74,6 +74,7 @@ CONNECTX_PINNED = replace(
     can="reg_mr_fd rereg_mr_fd memfd native old-op atomics window-type-1 window-type-2 "
         "window-dma-buf rdma-cm mlx5-queues gives-back pci",
     model=("--no-paging",), kernels=("base", "debug"),
-    programs="access/(data|protection)|exporters/pinned|interface/(device|errors)|rereg/.*")
+    programs="access/(data|protection)|exporters/pinned|faults/steps|"
+             "interface/(device|errors)|rereg/.*")
 
 DEVICES = [RXE, CONNECTX, CONNECTX_PINNED]

@@ -28,17 +28,21 @@ from mrfd.paths import BUILD, SCRIPTS, TOP, inside
 TESTS = os.path.join(TOP, "tests")
 MODEL = os.path.join(TOP, "devices/connectx")
 OUT = os.path.join(BUILD, "tests")  # what is built of tests/
-NOT_CASES = {"host", "lib", "bench", "gpu", "guests"}  # folders of tests/ without guest programs
+NOT_CASES = {"host", "lib", "bench", "gpu", "guests", "steps"}  # folders of tests/ without guest programs
 # Exporters of every kind: see tests/lib/memory.h.
 EXPORTERS = ["bochs-display", "virtio-gpu"]
 # The programs that have the GPU of the tests beside them (tests/gpu).
 GPU = re.compile(r"exporters/gpu\w*|moves/.*|programs/(libfabric|perftest_gpu)")
+# The programs that load the module by which steps fail (tests/steps), and what the driver
+# says once when the device has refused a work request of its own.
+STEPS = re.compile(r"faults/steps")
+UMR_REFUSED = r"umr\.c:\d+ mlx5r_umr_post_send_wait\+"
 # Tests of rdma-core for the hardware of one vendor.
 VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 
 # Which programs run on which kernel, by their names without the device.  On the base
 # kernel: all but those that need fault injection, which the debug kernel has.
-FAULTS = re.compile(r"faults/.*|kcsan")
+FAULTS = re.compile(r"faults/(registration|rereg)|kcsan")
 # On the debug kernel: all of ours that drives our code, and of rdma-core's suite what
 # goes through code that our patches change (see Documentation/testing.md).
 DEBUG = re.compile(r"kunit|(access|exporters|faults|interface|leaving|load|moves|queues|rereg)/.*|"
@@ -241,6 +245,10 @@ class GuestProgram(Program):
             self.dialect = Unittest
         if name.startswith("programs/"):
             self.needs.append("perftest")
+        self.steps = None
+        if STEPS.fullmatch(name):
+            self.steps = ["steps", *machine.KERNELS[kernel]]
+            self.needs.append(shlex.join(self.steps))
 
     def cases(self):
         if self.compiled:
@@ -255,8 +263,12 @@ class GuestProgram(Program):
                 *(f"-r{case if '.' in case else f'global.{case}'}" for case in self.wanted)]
 
     def guest(self):
-        return test_guest(self.kernel, self.device, *(x for x in self.needs if x == "perftest"),
-                          gpu=self.gpu)
+        guest = test_guest(self.kernel, self.device, *(x for x in self.needs if x == "perftest"),
+                           gpu=self.gpu)
+        if self.steps:
+            guest["env"]["MRFD_STEPS"] = product(*self.steps)
+            guest["allow"] = (*guest["allow"], UMR_REFUSED)
+        return guest
 
 
 class Kcsan(Program):

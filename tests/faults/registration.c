@@ -21,7 +21,8 @@ FIXTURE(fault)
 
 FIXTURE_SETUP(fault)
 {
-	env_open(&self->env);
+	faults_open();
+	env_open(&self->env, HEAP);
 }
 
 FIXTURE_TEARDOWN(fault)
@@ -231,14 +232,6 @@ static void raw_fill(struct raw *raw, struct env *env)
 	if ((errno = host_reg(raw->fd, c.pd, (uintptr_t)env->mem[IN_HOST][0].cpu, SIZE, 0, RWA,
 			      &keys)))
 		fail_case("reg host");
-}
-
-static const char *device_file(struct env *env)
-{
-	static char path[128];
-
-	snprintf(path, sizeof(path), "/dev/infiniband/%s", env->ctx->device->dev_name);
-	return path;
 }
 
 static void sweep_open(struct env *env, enum entry e)

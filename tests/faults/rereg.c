@@ -18,59 +18,14 @@ FIXTURE(rereg_fault)
 
 FIXTURE_SETUP(rereg_fault)
 {
-	env_open(&self->env);
+	faults_open();
+	env_open(&self->env, HEAP);
 }
 
 FIXTURE_TEARDOWN(rereg_fault)
 {
 	env_close(&self->env);
 	EXPECT_TRUE(nothing_left());
-}
-
-/*
- * A rereg; a change of translation is to memory of kind TO.  REREG_MR is the third entry,
- * IB_USER_VERBS_CMD_REREG_MR, which takes ordinary memory.
- */
-struct rereg {
-	const char *what;
-	uint32_t flags;
-	enum kind to;
-	enum entry entry;	/* or REREG_MR */
-#define REREG_MR NR_ENTRIES
-};
-
-static int rereg_call(struct env *env, const struct rereg *r, const struct mr *mr,
-		      struct keys *keys)
-{
-	struct memory *mem = &env->mem[r->to][1];
-	struct fd_call c = {
-		.rereg = true, .mr = mr->keys.handle, .flags = r->flags,
-		.pd = env->pd[1]->handle, .access = RWA, .fd = mem->fd, .length = SIZE,
-		.type = fd_type_of(r->to), .iova = iova_of(1),
-	};
-
-	if (r->entry == REREG_MR)
-		return host_rereg(env->ctx->cmd_fd, c.mr, c.flags, c.pd, (uintptr_t)mem->cpu,
-				  SIZE, c.iova, c.access, keys);
-	return fd_call(env->ctx->cmd_fd, r->entry, &c, keys);
-}
-
-static void rereg_done(struct mr *mr, const struct rereg *r, const struct keys *keys)
-{
-	errno = 0;
-	if ((keys->lkey != mr->keys.lkey || keys->rkey != mr->keys.rkey) &&
-	    (!(r->flags & TRANS) || device_can("keeps-keys")))
-		fail_case("other keys after a rereg");
-	mr->keys.lkey = keys->lkey;
-	mr->keys.rkey = keys->rkey;
-	if (r->flags & TRANS) {
-		mr->kind = r->to;
-		mr->nr = 1;
-	}
-	if (r->flags & CHANGE_PD)
-		mr->pd = 1;
-	if (r->flags & CHANGE_ACCESS)
-		mr->access = RWA;
 }
 
 /* Whether the only thing that failed was to tell the process the new KEYS of the MR. */
@@ -109,7 +64,7 @@ static void sweep_rereg(struct env *env, enum kind from, const struct rereg *r)
 		if (keys_not_told(env, r, &mr, err, &keys))
 			err = 0;
 		if (!err)
-			rereg_done(&mr, r, &keys);
+			rereg_done(env, &mr, r, &keys);
 		check_mr(env, &mr);
 		have = err;
 		if (!err)

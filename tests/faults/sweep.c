@@ -206,7 +206,7 @@ static int lowest_fd(void)
 	return fd;
 }
 
-void env_open(struct env *env)
+void env_open(struct env *env, enum memory_kind dmabuf)
 {
 	need("reg_mr_fd");
 	need("rereg_mr_fd");
@@ -218,16 +218,23 @@ void env_open(struct env *env)
 	host_open(&env->local);
 	for (int i = 0; i < 2; i++) {
 		pd_open(env, i);
-		memory_open(&env->mem[IN_DMABUF][i], HEAP, SIZE);
+		memory_open(&env->mem[IN_DMABUF][i], dmabuf, SIZE);
 		memory_open(&env->mem[IN_MEMFD][i], MEMFD, SIZE);
 		host_open(&env->mem[IN_HOST][i]);
 		for (int k = 0; k < NR_KINDS; k++)
 			memset(env->mem[k][i].cpu, k, SIZE);
 	}
-	faults_open();
 	env->pinned = pinned_kb();
 	env->mrs = mr_count();
 	env->free_fd = lowest_fd();
+}
+
+const char *device_file(struct env *env)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "/dev/infiniband/%s", env->ctx->device->dev_name);
+	return path;
 }
 
 bool fd_left(struct env *env)
@@ -271,9 +278,9 @@ void env_close(struct env *env)
 	device_close(env->ctx);
 }
 
-static size_t pinned_by(enum kind kind)
+static size_t pinned_by(const struct mr *mr)
 {
-	return kind == IN_DMABUF ? 0 : SIZE;
+	return mr->kind == IN_DMABUF || mr->access & IBV_ACCESS_ON_DEMAND ? 0 : SIZE;
 }
 
 uint64_t iova_of(int nr)
@@ -283,7 +290,13 @@ uint64_t iova_of(int nr)
 
 uint32_t fd_type_of(enum kind kind)
 {
-	return kind == IN_DMABUF ? IB_UVERBS_BUFFER_TYPE_DMABUF : IB_UVERBS_BUFFER_TYPE_MEMFD;
+	static const uint32_t types[] = {
+		[IN_DMABUF] = IB_UVERBS_BUFFER_TYPE_DMABUF,
+		[IN_MEMFD] = IB_UVERBS_BUFFER_TYPE_MEMFD,
+		[IN_HOST] = IB_UVERBS_BUFFER_TYPE_VA,
+	};
+
+	return types[kind];
 }
 
 int mr_reg(struct env *env, struct mr *mr, enum entry e)
@@ -292,10 +305,11 @@ int mr_reg(struct env *env, struct mr *mr, enum entry e)
 	struct fd_call c = {
 		.pd = env->pd[mr->pd]->handle, .access = mr->access,
 		.type = fd_type_of(mr->kind), .fd = mem->fd, .length = SIZE,
+		.offset = mr->kind == IN_HOST ? (uintptr_t)mem->cpu : 0,
 		.iova = iova_of(mr->nr),
 	};
 
-	if (mr->kind == IN_HOST)
+	if (mr->kind == IN_HOST && e == BY_WRITE)
 		return host_reg(env->ctx->cmd_fd, c.pd, (uintptr_t)mem->cpu, SIZE, c.iova,
 				c.access, &mr->keys);
 	return fd_call(env->ctx->cmd_fd, e, &c, &mr->keys);
@@ -336,7 +350,7 @@ void check_mr(struct env *env, const struct mr *mr)
 	if (info.lkey != mr->keys.lkey || info.rkey != mr->keys.rkey || info.length != SIZE ||
 	    info.iova != iova_of(mr->nr))
 		fail_case("the MR has other keys or another range");
-	check_pinned(env, pinned_by(mr->kind));
+	check_pinned(env, pinned_by(mr));
 	check_data(env, mr);
 }
 
@@ -347,3 +361,36 @@ void must_dereg(struct env *env, struct mr *mr)
 		fail_case("dereg");
 }
 
+int rereg_call(struct env *env, const struct rereg *r, const struct mr *mr, struct keys *keys)
+{
+	struct memory *mem = &env->mem[r->to][1];
+	struct fd_call c = {
+		.rereg = true, .mr = mr->keys.handle, .flags = r->flags,
+		.pd = env->pd[1]->handle, .access = RWA | env->more_access, .fd = mem->fd,
+		.offset = r->to == IN_HOST ? (uintptr_t)mem->cpu : 0, .length = SIZE,
+		.type = fd_type_of(r->to), .iova = iova_of(1),
+	};
+
+	if (r->entry == REREG_MR)
+		return host_rereg(env->ctx->cmd_fd, c.mr, c.flags, c.pd, (uintptr_t)mem->cpu,
+				  SIZE, c.iova, c.access, keys);
+	return fd_call(env->ctx->cmd_fd, r->entry, &c, keys);
+}
+
+void rereg_done(struct env *env, struct mr *mr, const struct rereg *r, const struct keys *keys)
+{
+	errno = 0;
+	if ((keys->lkey != mr->keys.lkey || keys->rkey != mr->keys.rkey) &&
+	    ((!(r->flags & TRANS) && !env->more_access) || device_can("keeps-keys")))
+		fail_case("other keys after a rereg");
+	mr->keys.lkey = keys->lkey;
+	mr->keys.rkey = keys->rkey;
+	if (r->flags & TRANS) {
+		mr->kind = r->to;
+		mr->nr = 1;
+	}
+	if (r->flags & CHANGE_PD)
+		mr->pd = 1;
+	if (r->flags & CHANGE_ACCESS)
+		mr->access = RWA | env->more_access;
+}

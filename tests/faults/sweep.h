@@ -52,13 +52,16 @@ struct env {
 	struct memory local;
 	struct ibv_mr *local_mr[2];	/* one in each PD */
 	struct memory mem[NR_KINDS][2];	/* the second is for a rereg */
+	uint32_t more_access;		/* rights of a rereg, for which mlx5 makes other keys */
 	long pinned;
 	int mrs;
 	int free_fd;
 };
 
-void env_open(struct env *env);
+/* DMABUF: the exporter. */
+void env_open(struct env *env, enum memory_kind dmabuf);
 void env_close(struct env *env);
+const char *device_file(struct env *env);	/* in /dev */
 bool fd_left(struct env *env);
 void check_pinned(struct env *env, size_t bytes);
 void check_nothing_left(struct env *env);
@@ -77,5 +80,23 @@ uint32_t fd_type_of(enum kind kind);
 int mr_reg(struct env *env, struct mr *mr, enum entry e);
 void check_mr(struct env *env, const struct mr *mr);
 void must_dereg(struct env *env, struct mr *mr);
+
+/*
+ * A rereg; a change of translation is to memory of kind TO, a change of access to RWA and
+ * env.more_access.  REREG_MR is the third entry, IB_USER_VERBS_CMD_REREG_MR, which takes
+ * ordinary memory.
+ */
+struct rereg {
+	const char *what;
+	uint32_t flags;
+	enum kind to;
+	enum entry entry;	/* or REREG_MR */
+#define REREG_MR NR_ENTRIES
+};
+
+/* 0 and the keys that it gave, or an errno. */
+int rereg_call(struct env *env, const struct rereg *r, const struct mr *mr, struct keys *keys);
+/* MR is now as after that rereg. */
+void rereg_done(struct env *env, struct mr *mr, const struct rereg *r, const struct keys *keys);
 
 #endif
