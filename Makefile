@@ -8,8 +8,8 @@ MAKEFLAGS += --no-print-directory
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
-demo: ready ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png
-	@scripts/demo $(if $(PICTURE),--picture "$$PICTURE")
+demo: ready ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png; DEVICE=connectx for moving pictures into VRAM by mlx5
+	@scripts/demo $(if $(DEVICE),"--$$DEVICE") $(if $(PICTURE),--picture "$$PICTURE")
 
 check: ready ## run the tests; T=pattern runs some (see scripts/check --help), FULL=1 also what takes long, DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
 	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(FULL),--full) $(if $(T),"$$T")

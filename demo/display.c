@@ -18,7 +18,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,50 +28,6 @@
 
 /* The driver of the default card: that of QEMU's bochs-display. */
 #define USUAL_DRIVER "bochs-drm"
-#define MAX_CARDS 16
-
-static int read_driver_name(struct display *d)
-{
-	drmVersionPtr version = drmGetVersion(d->fd);
-
-	if (!version)
-		return -1;
-	snprintf(d->driver, sizeof(d->driver), "%s", version->name);
-	drmFreeVersion(version);
-	return 0;
-}
-
-static int open_card(struct display *d, const char *node)
-{
-	d->fd = open(node, O_RDWR | O_CLOEXEC);
-	if (d->fd < 0)
-		return -1;
-	if (read_driver_name(d)) {
-		close(d->fd);
-		d->fd = -1;
-		return -1;
-	}
-	return 0;
-}
-
-static int find_card(struct display *d)
-{
-	char node[32];
-	int i;
-
-	/* The numbers may have gaps, and vgem, for example, has no screen. */
-	for (i = 0; i < MAX_CARDS; i++) {
-		snprintf(node, sizeof(node), "/dev/dri/card%d", i);
-		if (open_card(d, node))
-			continue;
-		if (!strcmp(d->driver, USUAL_DRIVER))
-			return 0;
-		close(d->fd);
-		d->fd = -1;
-	}
-	warnx("no card in /dev/dri has the driver " USUAL_DRIVER "; name one with --card");
-	return -1;
-}
 
 /* Choose the mode of the demo's size, else the one that the screen prefers. */
 static void choose_mode(struct display *d, const drmModeConnector *connector)
@@ -146,15 +101,9 @@ int display_open(struct display *d, const char *node)
 	int i;
 
 	memset(d, 0, sizeof(*d));
-	d->fd = -1;
-	if (node) {
-		if (open_card(d, node)) {
-			warn("cannot open %s as a DRM card", node);
-			return -1;
-		}
-	} else if (find_card(d)) {
+	d->fd = card_open(node, USUAL_DRIVER, d->driver);
+	if (d->fd < 0)
 		return -1;
-	}
 
 	res = drmModeGetResources(d->fd);
 	if (!res) {
@@ -223,7 +172,7 @@ int display_show(struct display *d, uint32_t colour)
 }
 
 /* Return a PRIME fd of the buffer.  The caller closes it. */
-int display_export(struct display *d)
+int display_export(const struct display *d)
 {
 	int fd;
 

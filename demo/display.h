@@ -5,10 +5,12 @@
 #include <stdint.h>
 #include <xf86drmMode.h>
 
+#include "card.h"
+
 /* One buffer on one screen, see display.c. */
 struct display {
 	int fd; /* the open card */
-	char driver[32];
+	char driver[CARD_DRIVER_BYTES];
 	uint32_t connector;
 	uint32_t crtc;
 	drmModeModeInfo mode;
@@ -24,7 +26,7 @@ struct display {
 /* On failure each of these prints a message to stderr and returns -1. */
 int display_open(struct display *d, const char *node);
 int display_show(struct display *d, uint32_t colour);
-int display_export(struct display *d);
+int display_export(const struct display *d);
 
 void display_flush(struct display *d);
 void display_close(struct display *d);

@@ -20,7 +20,8 @@
 /* The colour around a picture, and behind its transparent pixels. */
 static const png_color paper = { .red = 0x1b, .green = 0x26, .blue = 0x31 };
 
-static int picture_alloc(struct picture *p, uint32_t width, uint32_t height, size_t pitch)
+/* Make a picture of black pixels. */
+int picture_new(struct picture *p, uint32_t width, uint32_t height, size_t pitch)
 {
 	p->width = width;
 	p->height = height;
@@ -66,7 +67,7 @@ static int decode(struct picture *p, png_image *image, const char *path)
 		warnx("%s: %s", path, image->message);
 		goto err;
 	}
-	if (picture_alloc(p, image->width, image->height, (size_t)image->width * PIXEL))
+	if (picture_new(p, image->width, image->height, (size_t)image->width * PIXEL))
 		goto err;
 	for (i = 0; i < pixels; i++)
 		put_pixel(&p->pixels[i * PIXEL], packed[i * 3], packed[i * 3 + 1],
@@ -137,7 +138,7 @@ int picture_fit(struct picture *to, uint32_t width, uint32_t height, size_t pitc
 	uint32_t w = width, h = height, left, top, x, y;
 	unsigned char *row;
 
-	if (picture_alloc(to, width, height, pitch))
+	if (picture_new(to, width, height, pitch))
 		return -1;
 
 	if ((uint64_t)from->width * height > (uint64_t)width * from->height)

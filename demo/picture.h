@@ -20,8 +20,9 @@ static inline size_t picture_bytes(const struct picture *p)
 
 /*
  * On failure each of these prints a message to stderr and returns -1.  The caller
- * releases the pictures of picture_read() and picture_fit() with picture_free().
+ * releases each picture with picture_free().
  */
+int picture_new(struct picture *p, uint32_t width, uint32_t height, size_t pitch);
 int picture_read(struct picture *p, const char *path);
 int picture_fit(struct picture *to, uint32_t width, uint32_t height, size_t pitch,
 		const struct picture *from);

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the screen sends to the painter
+ * What the owner of the pixels and the peer that writes them tell each other
  *
- * The painter needs the address and the rkey of the memory that it writes to.
- * The screen sends both, with the size of the picture, in the private data of
- * its answer to the connection request (rdma_accept()).  The private data has
- * room for 196 bytes, so no separate message is needed.
+ * The peer needs the address and the rkey of the memory that it writes to.  The
+ * owner sends both, with the size of the picture, in the private data of its
+ * answer to the connection request (rdma_accept()).  The private data has room
+ * for 196 bytes, so no separate message is needed.
  *
- * The painter then writes.  Its last write carries the number of painted frames
- * as immediate data, which ends the protocol.
+ * The painter then writes one picture.  Its last write carries the number of
+ * painted frames as immediate data, which ends the protocol.
+ *
+ * The camera writes moving pictures.  The memory has room for several, one after
+ * the other, and picture K goes to place K modulo their number.  Its write carries
+ * K as immediate data, so a completion at the owner says that the picture is
+ * whole.  The owner answers each with an empty message, whose immediate data is K
+ * again, when its place may be written to anew.
  */
 #ifndef DEMO_PROTOCOL_H
 #define DEMO_PROTOCOL_H
@@ -23,8 +29,11 @@
 
 #define DEMO_MAGIC 0x6d726664 /* "mrfd" */
 
+/* Of the immediate data of the camera's last picture, beside its number. */
+#define DEMO_LAST (1u << 31)
+
 /* Every field is big endian. */
-struct screen_offer {
+struct offer {
 	uint32_t magic;
 	uint32_t format; /* a DRM fourcc */
 	uint32_t width;	 /* pixels */
@@ -32,8 +41,10 @@ struct screen_offer {
 	uint32_t pitch; /* bytes from one row to the next */
 	uint32_t rkey;
 	uint64_t iova; /* of the first byte of the first row */
+	uint32_t places; /* for pictures, one after the other */
+	uint32_t reserved;
 };
 
-_Static_assert(sizeof(struct screen_offer) == 32, "the offer has no holes");
+_Static_assert(sizeof(struct offer) == 40, "the offer has no holes");
 
 #endif

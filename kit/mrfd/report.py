@@ -196,9 +196,15 @@ def demo():
     screen = os.path.join(BUILD, "demo/screen.png")
     if not os.path.exists(screen):
         return missing("picture", "make demo")
-    return (f'<figure><img src="{copy(screen)}" alt="A screen with the demo\'s picture">'
-            "<figcaption>The screen of a guest. Another guest wrote the picture into its frame "
-            "buffer by RDMA.</figcaption></figure>")
+    shown = (f'<figure><img src="{copy(screen)}" alt="A screen with the demo\'s picture">'
+             "<figcaption>The screen of a guest. Another guest wrote the picture into its frame "
+             "buffer by RDMA.</figcaption></figure>")
+    film = os.path.join(BUILD, "demo/film.png")
+    if os.path.exists(film):
+        shown += (f'<figure><img src="{copy(film)}" alt="Moving pictures of the demo">'
+                  "<figcaption>Frames in the VRAM of a guest's GPU, seen from the host. mlx5 "
+                  "wrote them there, peer to peer, from another guest.</figcaption></figure>")
+    return shown
 
 
 def run(*words):

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """scripts/demo tells a screen that matches from one that does not, paints any
-PNG, and says what is wrong with what it cannot paint."""
+PNG, and says what is wrong with what it cannot paint.  Of moving pictures it finds a frame
+that is torn, late, missing or wrong in one pixel, and every one of a run."""
 
 import contextlib
 import importlib.machinery
 import importlib.util
 import io
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -22,6 +24,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 sys.dont_write_bytecode = True
 
 from mrfd import machine  # noqa: E402
+from mrfd.film import Film  # noqa: E402
 from mrfd.paths import inside  # noqa: E402
 
 # A test that is started in the background may have SIGINT ignored, and so would
@@ -164,7 +167,7 @@ class Build(InDirectory):
                 self.assertEqual(self.make("-q", "-W", changed).returncode, 1)
 
     def test_programs_find_the_libraries_that_they_were_linked_with(self):
-        for program in "screen", "painter":
+        for program in "screen", "painter", "camera", "viewer":
             for library in "libibverbs.so.1", "librdmacm.so.1":
                 self.assertIn(f"{library} => {self.rdma_core}/lib/{library} ",
                               enter("ldd", inside(self.path(program))).stdout)
@@ -313,6 +316,209 @@ class WholeRun(InDirectory):
             time.sleep(0.1)
         else:
             self.fail("processes are left")
+
+
+class Convert(InDirectory):
+    """demo/frames.py"""
+
+    def test_pixels_of_a_picture_are_its_pixels(self):
+        png(self.path("a.png"), 2, 1, bytes((1, 2, 3, 4, 5, 6)))
+        self.assertEqual(load().convert("pixels", inside(self.path("a.png"))),
+                         bytes((3, 2, 1, 255, 6, 5, 4, 255)))
+
+    def test_picture_of_pixels(self):
+        pixels = bytes((3, 2, 1, 255, 6, 5, 4, 255)) * 8
+        load().convert("png", "4", "4", inside(self.path("a.png")), pixels=pixels)
+        self.assertEqual(load().convert("pixels", inside(self.path("a.png"))), pixels)
+
+    def test_half_a_picture_is_refused(self):
+        program = load()
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(program.DemoError):
+            program.convert("png", "4", "4", inside(self.path("a.png")), pixels=bytes(60))
+
+
+class Frames(unittest.TestCase):
+    """What kit/mrfd/film.py says about the bytes of a frame."""
+
+    WIDTH, HEIGHT, STRIP = 64, 40, 64 * 4 * 16
+
+    def setUp(self):
+        self.picture = os.urandom(self.WIDTH * self.HEIGHT * 4)
+        self.film = Film(self.picture, self.WIDTH, self.HEIGHT)
+
+    def test_the_picture_moves_on_by_eight_pixels(self):
+        self.assertEqual(self.film.period(), 8)
+        for number, pixels in (0, 0), (1, 8), (7, 56), (8, 0):
+            begin = self.STRIP + 4 * pixels
+            self.assertEqual(self.film.frame(number)[self.STRIP:-self.STRIP],
+                             self.picture[begin:begin + 8 * self.WIDTH * 4])
+
+    def test_strips_show_the_number_in_binary(self):
+        zero, one = bytes.fromhex("4f3216ff"), bytes.fromhex("57c8ffff")
+        row = one * 4 + zero * 40 + one * 4 + zero * 4 + one * 8 + zero * 4
+        self.assertEqual(self.film.strip(0x8016), row * 16)
+        self.assertEqual(self.film.number_in(row * 16), 0x8016)
+        self.assertIsNone(self.film.number_in(row * 15 + row[:-1] + b"\0"))
+
+    def test_right_frame(self):
+        for number in 0, 1, 300:
+            self.assertIsNone(self.film.fault(number, self.film.frame(number)))
+
+    def test_frame_before_the_last_write(self):
+        self.assertEqual(self.film.fault(5, self.film.frame(3)),
+                         "where frame 5 should be there is frame 3")
+        self.assertEqual(self.film.fault(5, bytes(len(self.picture))),
+                         "where frame 5 should be there is no frame")
+
+    def test_frame_that_is_half_of_another(self):
+        seen = self.film.frame(5)[:-self.STRIP - 1] + self.film.frame(3)[-self.STRIP - 1:]
+        self.assertEqual(self.film.fault(5, seen),
+                         "frame 5 is torn: its top is of frame 5, its bottom of frame 3")
+
+    def test_one_wrong_pixel(self):
+        for x, y in (0, 16), (63, 23), (17, 20):
+            seen = bytearray(self.film.frame(5))
+            seen[(y * self.WIDTH + x) * 4] ^= 1
+            self.assertEqual(self.film.fault(5, bytes(seen)), "frame 5: 1 of 2560 pixels differ, "
+                             f"the first at x {x}, y {y}")
+
+
+class Watching(unittest.TestCase):
+    """What scripts/demo makes of what the viewer says and of what is in VRAM."""
+
+    AT = 4096  # where the buffer is
+
+    def setUp(self):
+        self.program = load()
+        self.film = Film(os.urandom(64 * 40 * 4), 64, 40)
+        self.eye = self.program.Eye(self.film)
+        self.eye.guest = unittest.mock.Mock(
+            vram=bytearray(self.AT + self.program.PLACES * self.film.bytes))
+        self.eye(b"offset=4096\n")
+
+    def put(self, number, data=None):
+        begin = self.AT + number % self.program.PLACES * self.film.bytes
+        self.eye.guest.vram[begin:begin + self.film.bytes] = data or self.film.frame(number)
+
+    def test_each_right_frame_is_answered(self):
+        for number in range(12):
+            self.put(number)
+            self.eye(b"frame=")
+            self.assertEqual(self.eye.guest.send.call_count, number)
+            self.eye(b"%d\n" % number)
+            self.assertEqual(self.eye.guest.send.call_count, number + 1)
+        self.assertIsNone(self.eye.fault)
+        self.assertEqual(len(self.eye.times), 12)
+
+    def test_wrong_frame_ends_it(self):
+        self.put(0)
+        self.eye(b"frame=0\nframe=1\n")
+        self.assertEqual(self.eye.fault, "where frame 1 should be there is no frame")
+        self.put(2)
+        self.eye(b"frame=2\n")
+        self.assertEqual(self.eye.guest.send.call_count, 1)
+
+    def test_missing_frame_ends_it(self):
+        self.put(0)
+        self.put(1)
+        self.eye(b"frame=1\n")
+        self.assertEqual(self.eye.fault, "frame 0 is missing: number 1 has come")
+        self.eye.guest.send.assert_not_called()
+
+    def test_route_must_be_straight_into_vram(self):
+        right = {"place": "VRAM", "peers": "1", "moves": "0"}
+        self.program.check_route(right)
+        for name, value in ("place", "system memory"), ("peers", "0"), ("moves", "1"):
+            with self.assertRaisesRegex(self.program.DemoError, "did not go peer to peer"):
+                self.program.check_route({**right, name: value})
+
+    def film_run(self, seconds, frames=3, fault=None):
+        """(status, standard output, messages) of a run without guests, so fast."""
+        def run(_sent, _frames, eye):
+            eye.guest = self.eye.guest
+            eye.seen, eye.fault = bytes(eye.film.bytes), fault
+            eye.times = [seconds * n for n in range(frames)]
+            eye.kept = [eye.seen] * 2
+            if fault:
+                self.program.watch([unittest.mock.Mock(**{"wait.return_value": False})], eye,
+                                   unittest.mock.Mock())
+            return {"driver": "d", "fd_type": "f", "bytes": "8192000", "register_ns": "1500000",
+                    "device": "mlx5_0", "written": "12288000", "frames": "3", "place": "VRAM",
+                    "peers": "1", "moves": "0"}
+
+        with (unittest.mock.patch.object(self.program, "run_film", run),
+              unittest.mock.patch.object(self.program, "prepare"),
+              unittest.mock.patch.object(self.program, "convert",
+                                         lambda *_, **__: bytes(1280 * 800 * 4)),
+              unittest.mock.patch.object(os, "getloadavg", lambda: (1.26, 0, 0)),
+              unittest.mock.patch.object(sys, "argv",
+                                         ["demo", "--connectx", "--frames", "3"]),
+              contextlib.redirect_stdout(io.StringIO()) as out,
+              contextlib.redirect_stderr(io.StringIO()) as err):
+            status = self.program.main()
+        return status, out.getvalue(), err.getvalue()
+
+    def test_table(self):
+        status, out, err = self.film_run(0.02)
+        self.assertEqual((status, out), (0, f"""\
+      registered: d, f, 8192000 bytes
+time to register: 1.500 ms
+           route: mlx5_0, peer to peer into VRAM
+         written: 12288000 bytes, 3 frames of 1280 x 800
+            rate: 50.0 frames/s, 204.8 MB/s
+         machine: {os.cpu_count()} CPUs, load 1.3, guests by {machine.accelerator().upper()}
+         checked: 3 frames, every pixel, from the host in the GPU's BAR
+    frames match: yes
+"""))
+        self.assertNotIn("less than 30 frames a second", err)
+
+    def test_slow_is_told_and_no_failure(self):
+        status, out, err = self.film_run(0.04)
+        self.assertEqual(status, 0)
+        self.assertIn("rate: 25.0 frames/s", out)
+        self.assertIn("demo: less than 30 frames a second", err)
+
+    def test_wrong_frame_is_a_failure(self):
+        status, out, err = self.film_run(0.02, fault="frame 2 is torn")
+        self.assertEqual((status, out), (1, "frames match: NO\n"))
+        self.assertIn("demo: frame 2 is torn\n", err)
+
+    def test_frames_that_do_not_come_are_a_failure(self):
+        status, _, err = self.film_run(0.02, frames=2)
+        self.assertEqual(status, 1)
+        self.assertIn("demo: 2 of 3 frames have come\n", err)
+
+
+class MovingPictures(InDirectory):
+    """Two guests with the ConnectX model, and frames in the VRAM of one."""
+
+    FRAMES = 90
+
+    def pixels(self, path):
+        with open(path, "rb") as file:
+            self.assertEqual(file.read(8), b"\x89PNG\r\n\x1a\n")
+        return load().convert("pixels", inside(path))
+
+    def test_every_frame_arrives_in_vram(self):
+        done = demo("--connectx", "--frames", str(self.FRAMES))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for row in (r"registered: mrfd_gpu, dma-buf, 12288000 bytes",
+                    r"route: mlx5_0, peer to peer into VRAM",
+                    rf"written: {self.FRAMES * 4096000} bytes, {self.FRAMES} frames of 1280 x 800",
+                    rf"checked: {self.FRAMES} frames, every pixel, from the host in the GPU's BAR",
+                    r"frames match: yes\n\Z"):
+            self.assertRegex(done.stdout, row)
+        # A busy machine is slower, but not so slow that it waits for timers or retries.
+        rate = re.search(r"rate: (\d+\.\d) frames/s, (\d+\.\d) MB/s", done.stdout)
+        self.assertGreater(float(rate[1]), 3)
+        self.assertAlmostEqual(float(rate[2]), float(rate[1]) * 4.096, delta=0.3)
+
+        film = Film(self.pixels(os.path.join(OUT, "sent.png")), 1280, 800)
+        self.assertEqual(self.pixels(os.path.join(OUT, "vram.png")), film.frame(self.FRAMES - 1))
+        done = enter("python3", "-c", "from PIL import Image; "
+                     f"i = Image.open({inside(os.path.join(OUT, 'film.png'))!r}); "
+                     "print(i.size, i.n_frames)")
+        self.assertEqual(done.stdout, "(640, 400) 18\n")
 
 
 if __name__ == "__main__":

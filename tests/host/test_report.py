@@ -351,10 +351,10 @@ class Report(unittest.TestCase):
         plots = {f"bench/{name}{dark}.svg": "<svg/>" for name in report.PLOTS
                  for dark in ("", "-dark")}
         with self.made_of({"bench/summary.txt": "the table", "demo/screen.png": "a picture",
-                           **plots}) as (page, words, build):
+                           "demo/film.png": "more", **plots}) as (page, words, build):
             self.assertIn("the table", words)
             links = [link for link in page.links if not link.startswith("#")]
-            self.assertEqual(len(links), 2 * len(report.PLOTS) + 1)
+            self.assertEqual(len(links), 2 * len(report.PLOTS) + 2)
             for link in links:
                 self.assertTrue(os.path.exists(f"{build}/report/{link}"), link)
 

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * viewer - let a peer send moving pictures into the memory of a GPU by RDMA
+ *
+ *	viewer [--card /dev/dri/cardN]
+ *
+ * The buffer on the GPU has places for three pictures: one that is looked at, one
+ * that is whole, and one into which the peer ("camera") writes (protocol.h).  This
+ * process moves no pixel and cannot even see one, because it does not map the
+ * buffer.  The steps, in main():
+ *
+ *	make a buffer on the GPU	gpu.c
+ *	wait for a camera		listen.c
+ *	register the buffer by its fd	register.c: ibv_reg_mr_fd()
+ *	send its address and rkey	listen.c, in the private data of rdma_accept()
+ *	show each picture		show(), here
+ *
+ * The GPU has no screen.  So "show" is to print "frame=K" when picture K is whole,
+ * and to wait until whoever reads that has looked at it and answers with a line.
+ * At the end of standard input no more answers are awaited.
+ *
+ * Results are lines of KEY=VALUE on standard output, for scripts/demo.  Messages
+ * for people go to standard error.
+ */
+#include <endian.h>
+#include <err.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "gpu.h"
+#include "link.h"
+#include "protocol.h"
+#include "register.h"
+
+#define PLACES 3
+
+struct viewer {
+	struct gpu gpu;
+	struct link link;
+	struct ibv_mr *mr;
+};
+
+/* The device is that of the connection, so it is known only after the request. */
+static int register_buffer(struct viewer *v)
+{
+	const struct gpu *g = &v->gpu;
+
+	printf("driver=%s\n", g->driver);
+	v->mr = register_pixels(v->link.id->pd, gpu_export(g), g->bytes);
+	return v->mr ? gpu_tell_place(g) : -1;
+}
+
+static int accept_camera(struct viewer *v)
+{
+	struct offer offer = {
+		.width = DEMO_WIDTH, .height = DEMO_HEIGHT, .pitch = v->gpu.pitch,
+		.places = PLACES,
+	};
+
+	return link_accept(&v->link, v->mr, &offer);
+}
+
+static void show(unsigned int number)
+{
+	int c;
+
+	printf("frame=%u\n", number);
+	do
+		c = getchar();
+	while (c != '\n' && c != EOF);
+}
+
+/* Tell the camera that this picture was shown.  The next receive comes first. */
+static int give_back(struct viewer *v, unsigned int number)
+{
+	struct ibv_send_wr *bad, wr = {
+		.opcode = IBV_WR_SEND_WITH_IMM,
+		.imm_data = htobe32(number),
+	};
+	int error;
+
+	if (link_post_receive(&v->link))
+		return -1;
+	error = ibv_post_send(v->link.id->qp, &wr, &bad);
+	if (error) {
+		warnx("ibv_post_send: %s", strerror(error));
+		return -1;
+	}
+	return 0;
+}
+
+static int show_all(struct viewer *v)
+{
+	uint32_t shown = 0, answered = 0, number;
+	bool last = false;
+	struct ibv_wc wc;
+
+	while (!last || answered < shown) {
+		if (link_next(&v->link, &wc))
+			return -1;
+		if (!(wc.opcode & IBV_WC_RECV)) {
+			answered++;
+			continue;
+		}
+		number = be32toh(wc.imm_data);
+		last = number & DEMO_LAST;
+		number &= ~DEMO_LAST;
+		if (number != shown) {
+			warnx("picture %u is missing: number %u has come", shown, number);
+			return -1;
+		}
+		show(number);
+		if (give_back(v, number))
+			return -1;
+		shown++;
+	}
+	printf("shown=%u\n", shown);
+	return 0;
+}
+
+/* Destroy in the reverse order.  What was never created is NULL. */
+static int tear_down(struct viewer *v, int ret)
+{
+	int error = v->mr ? ibv_dereg_mr(v->mr) : 0;
+
+	if (error) {
+		warnx("ibv_dereg_mr: %s", strerror(error));
+		ret = -1;
+	}
+	link_close(&v->link);
+	gpu_close(&v->gpu);
+	return ret;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "card", required_argument, NULL, 'c' },
+		{ "help", no_argument, NULL, 'h' },
+		{},
+	};
+	struct viewer v = { .gpu.fd = -1 };
+	const char *node = NULL;
+	int option, ret = -1;
+
+	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		if (option == 'c') {
+			node = optarg;
+			continue;
+		}
+		fprintf(option == 'h' ? stdout : stderr,
+			"usage: %s [--card /dev/dri/cardN]\n", argv[0]);
+		return option == 'h' ? 0 : 2;
+	}
+	/* Write each line at once: a program waits for it. */
+	setvbuf(stdout, NULL, _IOLBF, 0);
+
+	if (gpu_open(&v.gpu, node, DEMO_WIDTH, PLACES * DEMO_HEIGHT) || link_listen(&v.link) ||
+	    register_buffer(&v) || accept_camera(&v) || show_all(&v) ||
+	    gpu_tell_place(&v.gpu) || link_wait_for_end(&v.link))
+		goto out;
+	ret = 0;
+out:
+	return tear_down(&v, ret) ? 1 : 0;
+}
