@@ -75,6 +75,6 @@ CONNECTX_PINNED = replace(
         "window-dma-buf rdma-cm mlx5-queues gives-back pci",
     model=("--no-paging",), kernels=("base", "debug"),
     programs="access/(data|protection)|exporters/pinned|faults/steps|"
-             "interface/(device|errors)|rereg/.*")
+             "interface/(device|errors)|leaving/(exporter|process)|rereg/.*")
 
 DEVICES = [RXE, CONNECTX, CONNECTX_PINNED]

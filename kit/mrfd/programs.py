@@ -32,7 +32,8 @@ NOT_CASES = {"host", "lib", "bench", "gpu", "guests", "steps"}  # folders of tes
 # Exporters of every kind: see tests/lib/memory.h.
 EXPORTERS = ["bochs-display", "virtio-gpu"]
 # The programs that have the GPU of the tests beside them (tests/gpu).
-GPU = re.compile(r"exporters/gpu\w*|moves/.*|programs/(libfabric|perftest_gpu)")
+GPU = re.compile(r"exporters/gpu\w*|leaving/(device|exporter|process)|moves/.*|"
+                 r"programs/(libfabric|perftest_gpu)")
 # The programs that load the module by which steps fail (tests/steps), and what the driver
 # says once when the device has refused a work request of its own.
 STEPS = re.compile(r"faults/steps")

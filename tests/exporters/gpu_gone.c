@@ -16,19 +16,6 @@ FIXTURE(gone)
 	struct gpu_case c;
 };
 
-/* What a closed file and a deleted buffer hold of the device is released a little later. */
-static int bind_again(void)
-{
-	int err = EBUSY;
-
-	for (int i = 0; i < 100 && err == EBUSY; i++) {
-		err = gpu_bind();
-		if (err == EBUSY)
-			usleep(100000);
-	}
-	return err;
-}
-
 FIXTURE_SETUP(gone)
 {
 	case_open(&self->c, GPU_VRAM, 0);
@@ -37,8 +24,7 @@ FIXTURE_SETUP(gone)
 FIXTURE_TEARDOWN(gone)
 {
 	EXPECT_TRUE(case_close(&self->c));
-	if (!gpu_is_bound())
-		EXPECT_EQ(0, bind_again());
+	EXPECT_EQ(0, gpu_come_back());
 }
 
 /* Whether SIGBUS kills a process that reads the buffer. */
@@ -70,7 +56,7 @@ static bool comes_back(struct gpu_case *c)
 	bool ok;
 
 	case_shut(c);
-	errno = bind_again();
+	errno = gpu_come_back();
 	if (errno)
 		fail_case("bind the driver again");
 	case_open(c, GPU_VRAM, 0);

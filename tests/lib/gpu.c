@@ -102,8 +102,8 @@ bool gpu_at_rest(const struct memory *m)
 	return false;
 }
 
-/* The name of the PCI function: that of ivshmem in QEMU. */
-static void gpu_name(char name[NAME])
+/* The name of the PCI function, that of ivshmem in QEMU; false if it has left the bus. */
+static bool find_gpu(char name[NAME])
 {
 	DIR *dir = must(opendir(DEVICES));
 	struct dirent *entry;
@@ -122,24 +122,35 @@ static void gpu_name(char name[NAME])
 		fclose(f);
 	}
 	closedir(dir);
-	if (!*name)
+	return *name;
+}
+
+static void gpu_name(char name[NAME])
+{
+	if (!find_gpu(name))
 		fail_case("the guest has no GPU of the tests");
+}
+
+/* 0, or the errno with which the kernel refuses. */
+static int tell_kernel(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC), ret = 0;
+
+	if (fd < 0)
+		fail_case("%s", path);
+	if (write(fd, text, strlen(text)) < 0)
+		ret = errno;
+	close(fd);
+	return ret;
 }
 
 static int gpu_tell_driver(const char *what)
 {
 	char name[NAME], path[64];
-	int fd, ret = 0;
 
 	gpu_name(name);
 	snprintf(path, sizeof(path), DRIVER "/%s", what);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		fail_case("%s", path);
-	if (write(fd, name, strlen(name)) < 0)
-		ret = errno;
-	close(fd);
-	return ret;
+	return tell_kernel(path, name);
 }
 
 int gpu_unbind(void)
@@ -159,4 +170,34 @@ bool gpu_is_bound(void)
 	gpu_name(name);
 	snprintf(path, sizeof(path), DRIVER "/%s", name);
 	return !access(path, F_OK);
+}
+
+int gpu_leave_bus(void)
+{
+	char name[NAME], path[NAME + 64];
+
+	gpu_name(name);
+	snprintf(path, sizeof(path), DEVICES "/%s/remove", name);
+	return tell_kernel(path, "1");
+}
+
+/*
+ * The driver does not take the GPU as long as something is held of the one that was there.
+ * What a closed file and a deleted buffer hold is released a little later.
+ */
+int gpu_come_back(void)
+{
+	char name[NAME];
+	int err = 0;
+
+	if (!find_gpu(name))
+		err = tell_kernel("/sys/bus/pci/rescan", "1");
+	for (int i = 0; i < 100 && !err && !gpu_is_bound(); i++) {
+		err = gpu_bind();
+		if (err == EBUSY) {
+			usleep(100000);
+			err = 0;
+		}
+	}
+	return err ? err : gpu_is_bound() ? 0 : EBUSY;
 }

@@ -28,5 +28,8 @@ bool gpu_at_rest(const struct memory *m);
 int gpu_unbind(void);
 int gpu_bind(void);
 bool gpu_is_bound(void);
+/* Have it leave the PCI bus; and have it back there, if it is not, and bound, if it is not. */
+int gpu_leave_bus(void);
+int gpu_come_back(void);
 
 #endif

@@ -257,6 +257,17 @@ struct ibv_mr *memory_reg(const struct memory *m, struct ibv_pd *pd, int access)
 	return must(ibv_reg_mr_fd_iova(pd, 0, m->size, m->iova, m->fd_type, m->fd, access));
 }
 
+int memory_reg_errno(const struct memory *m, struct ibv_pd *pd)
+{
+	struct ibv_mr *mr;
+
+	if (m->kind == HOST)
+		mr = ibv_reg_mr(pd, m->cpu, m->size, RWA);
+	else
+		mr = ibv_reg_mr_fd_iova(pd, 0, m->size, m->iova, m->fd_type, m->fd, RWA);
+	return mr ? ibv_dereg_mr(mr) : errno;
+}
+
 int memory_rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, const struct memory *m,
 		 int access)
 {

@@ -53,6 +53,8 @@ bool memory_only_changed(const struct memory *m, size_t from, size_t n);
 int memory_rights(const struct memory *m);
 /* Register all of it; a failure ends the case. */
 struct ibv_mr *memory_reg(const struct memory *m, struct ibv_pd *pd, int access);
+/* Register and deregister all of it: the errno of what fails, or 0. */
+int memory_reg_errno(const struct memory *m, struct ibv_pd *pd);
 /* Returns what ibv_rereg_mr() returns.  M selects the verb; else only what FLAGS change counts. */
 int memory_rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, const struct memory *m,
 		 int access);

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The RDMA device goes away in the middle of traffic with MRs of all kinds of memory: from
+ * the PCI bus, from its driver, with the driver.  Both processes learn it (DEVICE_FATAL), and
+ * every call of theirs fails with EIO.  Nothing of the device holds a buffer any more: the
+ * GPU moves its own, and their bytes are right.  When the device is back, the same buffers
+ * are registered anew.
+ */
+#include "leaving/two.h"
+#include "lib/counts.h"
+#include "lib/device.h"
+#include "lib/gone.h"
+#include "lib/harness.h"
+#include <unistd.h>
+
+enum { WITHOUT_DEVICE = 1, WITH_DEVICE };
+
+FIXTURE(device)
+{
+	struct two two;
+	struct gone gone;
+};
+
+FIXTURE_VARIANT(device)
+{
+	enum way way;
+};
+
+FIXTURE_VARIANT_ADD(device, removed) { .way = REMOVED };
+FIXTURE_VARIANT_ADD(device, unbound) { .way = UNBOUND };
+FIXTURE_VARIANT_ADD(device, unloaded) { .way = UNLOADED };
+
+FIXTURE_SETUP(device)
+{
+	need("pci");
+	need("reg_mr_fd");
+	ASSERT_TRUE(nothing_left());
+}
+
+FIXTURE_TEARDOWN(device)
+{
+	two_close(&self->two);
+	if (*self->gone.path)
+		EXPECT_TRUE(device_comes_back(&self->gone));
+	EXPECT_TRUE(nothing_left());
+}
+
+static void loses_device(struct end *e, struct board *board, int sock)
+{
+	if (!e->fatal)
+		fail_case("the device has not said that it is gone");
+	end_calls_fail(e);
+	end_memory_is_free(e);
+	device_close(e->ctx);
+	board->done = WITHOUT_DEVICE;
+	while (board->order != WITH_DEVICE)
+		usleep(1000);
+	end_memory_works(e);
+}
+
+/* A request may have failed while the two ends went, or got no completion at all. */
+static bool has_no_wrong_data(const struct tally *tally)
+{
+	unsigned int allowed = RESPONDER_GONE | MAY(SUCCESS) | MAY(WR_FLUSH_ERR) |
+			       MAY(LOC_PROT_ERR);
+
+	for (unsigned int i = 0; i < nr_kinds; i++) {
+		if (tally[i].wrong || tally[i].odd || !(allowed & 1u << tally[i].first)) {
+			lane_ended(&tally[i], "without a device", 0);
+			return false;
+		}
+	}
+	return true;
+}
+
+TEST_F_TIMEOUT(device, under_traffic, 240)
+{
+	two_start(&self->two, loses_device);
+	ASSERT_TRUE(device_leaves(&self->gone, variant->way));
+	two_order(&self->two, WITHOUT_DEVICE);
+	two_wait_for(&self->two, WITHOUT_DEVICE);
+	ASSERT_EQ(0, two_reap(&self->two, PEER, NULL));
+	ASSERT_TRUE(has_no_wrong_data(self->two.board->tally[OWNER]));
+	ASSERT_TRUE(has_no_wrong_data(self->two.board->tally[PEER]));
+	ASSERT_EQ(0, mr_count());
+	ASSERT_TRUE(device_comes_back(&self->gone));
+	two_order(&self->two, WITH_DEVICE);
+	ASSERT_EQ(0, two_reap(&self->two, OWNER, NULL));
+}
+
+TEST_HARNESS_MAIN
