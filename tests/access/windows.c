@@ -10,6 +10,7 @@
 #include "lib/memory.h"
 #include "lib/pair.h"
 #include "lib/pattern.h"
+#include "lib/window.h"
 #include <pthread.h>
 #include <sys/wait.h>
 
@@ -69,64 +70,21 @@ static void new_pair(FIXTURE_DATA(mw) *self)
 	pair_open_in(&self->pair, self->pd[0]);
 }
 
-static enum ibv_wc_status qp_does(FIXTURE_DATA(mw) *self, int qp, struct ibv_send_wr *wr)
-{
-	struct ibv_send_wr *bad;
-
-	wr->send_flags = IBV_SEND_SIGNALED;
-	if ((errno = ibv_post_send(self->pair.qp[qp], wr, &bad)))
-		fail_case("post");
-	return wait_wc(&self->pair, NULL);
-}
-
 /* Bind to the MR that has this lkey; the library does not check it. */
 static enum ibv_wc_status bind(FIXTURE_DATA(mw) *self, struct ibv_mw *mw, uint32_t lkey,
 			       uint64_t addr, uint64_t length, int access)
 {
-	struct ibv_mr named = { .context = self->ctx, .lkey = lkey };
-	struct ibv_send_wr wr = {
-		.opcode = IBV_WR_BIND_MW,
-		.bind_mw = {
-			.mw = mw, .rkey = ibv_inc_rkey(mw->rkey),
-			.bind_info = { .mr = &named, .addr = addr, .length = length,
-				       .mw_access_flags = access },
-		},
-	};
-	enum ibv_wc_status status = qp_does(self, 1, &wr);
-
-	if (status == IBV_WC_SUCCESS)
-		mw->rkey = wr.bind_mw.rkey;
-	return status;
+	return window_bind(&self->pair, mw, lkey, addr, length, access);
 }
 
 static enum ibv_wc_status invalidate(FIXTURE_DATA(mw) *self, int qp, uint32_t rkey)
 {
-	struct ibv_send_wr wr = { .opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = rkey };
-
-	return qp_does(self, qp, &wr);
+	return window_invalidate(&self->pair, qp, rkey);
 }
 
-/* A send from the first QP that asks the second to invalidate a window. */
 static enum ibv_wc_status send_with_inv(FIXTURE_DATA(mw) *self, uint32_t rkey)
 {
-	struct ibv_sge sge = { .addr = self->local.iova, .length = 8,
-			       .lkey = self->local_mr->lkey };
-	struct ibv_send_wr *bad, wr = {
-		.opcode = IBV_WR_SEND_WITH_INV, .invalidate_rkey = rkey, .sg_list = &sge,
-		.num_sge = 1, .send_flags = IBV_SEND_SIGNALED,
-	};
-	enum ibv_wc_status worst = IBV_WC_SUCCESS;
-
-	post_recv(&self->pair, self->local_mr, self->local.iova + 100, 8);
-	if ((errno = ibv_post_send(self->pair.qp[0], &wr, &bad)))
-		fail_case("post");
-	for (int i = 0; i < 2; i++) {
-		struct ibv_wc wc;
-
-		if (wait_wc(&self->pair, &wc) && !worst)
-			worst = wc.status;
-	}
-	return worst;
+	return window_invalidate_remotely(&self->pair, rkey);
 }
 
 /*
