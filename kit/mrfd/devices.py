@@ -75,6 +75,7 @@ CONNECTX_PINNED = replace(
         "window-dma-buf rdma-cm mlx5-queues gives-back pci",
     model=("--no-paging",), kernels=("base", "debug"),
     programs="access/(data|protection)|exporters/pinned|faults/steps|"
-             "interface/(device|errors)|leaving/(exporter|process)|rereg/.*")
+             "interface/(device|errors)|leaving/(exporter|process)|"
+             "mkeys/(changes|data|windows)|rereg/.*")
 
 DEVICES = [RXE, CONNECTX, CONNECTX_PINNED]

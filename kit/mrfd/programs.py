@@ -32,7 +32,7 @@ NOT_CASES = {"host", "lib", "bench", "gpu", "guests", "steps"}  # folders of tes
 # Exporters of every kind: see tests/lib/memory.h.
 EXPORTERS = ["bochs-display", "virtio-gpu"]
 # The programs that have the GPU of the tests beside them (tests/gpu).
-GPU = re.compile(r"exporters/gpu\w*|leaving/(device|exporter|process)|moves/.*|"
+GPU = re.compile(r"exporters/gpu\w*|leaving/(device|exporter|process)|(mkeys|moves)/.*|"
                  r"programs/(libfabric|perftest_gpu)")
 # The programs that load the module by which steps fail (tests/steps), and what the driver
 # says once when the device has refused a work request of its own.
@@ -46,13 +46,14 @@ VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 FAULTS = re.compile(r"faults/(registration|rereg)|kcsan")
 # On the debug kernel: all of ours that drives our code, and of rdma-core's suite what
 # goes through code that our patches change (see Documentation/testing.md).
-DEBUG = re.compile(r"kunit|(access|exporters|faults|interface|leaving|load|moves|queues|rereg)/.*|"
+DEBUG = re.compile(r"kunit|(access|exporters|faults|interface|leaving|load|mkeys|moves)/.*|"
+                   r"(queues|rereg)/.*|"
                    r"rdma-core/test_(mr|mr_fd(_caps)?|memfd_mr|rereg\w*)")
 # On the ConnectX model most of the code is the driver's, and all of DEBUG takes most of an
 # hour: so only what registers and reregisters, what maps memory in most ways, what goes wrong
 # or away in the middle of traffic, and of rdma-core's suite what is the driver's own.
 DEBUG_MLX5 = re.compile(r"access/(data|windows)|exporters/(dma|gpu\w*|notify|pinned)|faults/.*|"
-                        r"interface/.*|moves/.*|rereg/.*|leaving/.*|queues/(errors|scribble)|"
+                        r"interface/.*|(leaving|mkeys|moves|rereg)/.*|queues/(errors|scribble)|"
                         r"rdma-core/test_(odp|rdmacm|mlx5_(dc|devx|dm_ops|mkey))")
 # On the kernel that finds data races: programs in which many things happen at once.
 CONCURRENT = re.compile(r"access/(cut|data|windows)|interface/(fuzz|lifetime)|load/stress|"

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Memory windows on memory from file descriptors, beside ordinary memory: bytes go through a
+ * window, which ends at its edges, and ends itself when it is bound elsewhere or
+ * invalidated.  A window on a region that ended, or that has other memory, leads nowhere,
+ * unless the device holds the region while it has windows.
+ *
+ * access/windows shows who may bind and invalidate.
+ */
+#include "lib/counts.h"
+#include "lib/gpu.h"
+#include "lib/harness.h"
+#include "lib/window.h"
+#include "mkeys/lists.h"
+#include <string.h>
+
+#define FROM (PAGE + 8)		/* what the windows cover */
+#define BYTES (3 * PAGE + 16)
+
+static const enum ibv_mw_type types[] = { IBV_MW_TYPE_1, IBV_MW_TYPE_2 };
+
+FIXTURE(window)
+{
+	struct ends e;
+	struct memory buf;
+	struct ibv_mr *mr;
+	struct piece all, part;	/* of BUF */
+};
+
+FIXTURE_VARIANT(window)
+{
+	enum memory_kind kind;
+};
+
+FIXTURE_VARIANT_ADD(window, on_host_memory) { .kind = HOST };
+FIXTURE_VARIANT_ADD(window, on_memfd) { .kind = MEMFD };
+FIXTURE_VARIANT_ADD(window, on_udmabuf) { .kind = UDMABUF };
+FIXTURE_VARIANT_ADD(window, on_vram) { .kind = GPU_VRAM };
+FIXTURE_VARIANT_ADD(window, on_gpu_system_memory) { .kind = GPU_SYSTEM };
+
+FIXTURE_SETUP(window)
+{
+	need("window-dma-buf");
+	ends_open(&self->e);
+	memory_open_filled(&self->buf, variant->kind, SIZE, 1);
+	self->mr = memory_reg(&self->buf, self->e.pd, ALL_ACCESS);
+	self->all = (struct piece){ &self->buf, self->mr, 0, SIZE };
+	self->part = (struct piece){ &self->buf, self->mr, FROM, BYTES };
+}
+
+FIXTURE_TEARDOWN(window)
+{
+	mr_close(self->mr);
+	if (self->buf.kind == GPU_VRAM || self->buf.kind == GPU_SYSTEM)
+		EXPECT_TRUE(gpu_at_rest(&self->buf));
+	memory_close(&self->buf);
+	ends_close(&self->e);
+	EXPECT_TRUE(nothing_left());
+}
+
+static enum ibv_wc_status bind(FIXTURE_DATA(window) *self, struct ibv_mw *mw, size_t at,
+			       size_t n, int access)
+{
+	return window_bind(&self->e.pair, mw, self->mr->lkey, self->buf.iova + at, n, access);
+}
+
+/* A window of this type on the part. */
+static struct ibv_mw *open_window(FIXTURE_DATA(window) *self, enum ibv_mw_type type)
+{
+	struct ibv_mw *mw = window_alloc(self->e.pd, type);
+
+	if (bind(self, mw, FROM, BYTES, WINDOW_ACCESS))
+		fail_case("bind a window");
+	return mw;
+}
+
+/* Whether bytes go through the window on the part, and an atomic operation does. */
+static bool carries(FIXTURE_DATA(window) *self, uint32_t rkey, uint32_t seed)
+{
+	uint64_t addr = self->buf.iova + FROM;
+	uint64_t *word = (void *)(self->buf.cpu + FROM);
+
+	if (!key_writes(&self->e, rkey, addr, &self->part, 1, seed) ||
+	    !key_reads(&self->e, rkey, addr, &self->part, 1, seed + 1))
+		return false;
+	*word = seed;
+	return !atomic_op(&self->e.pair, IBV_WR_ATOMIC_FETCH_AND_ADD, self->e.mr, addr, rkey, 3,
+			  0) && *word == seed + 3;
+}
+
+/* Whether the rkey gives no access to what would be the part. */
+static bool is_shut(FIXTURE_DATA(window) *self, uint32_t rkey)
+{
+	uint64_t addr = self->buf.iova + FROM;
+
+	return key_refuses(&self->e, IBV_WR_RDMA_WRITE, rkey, addr, BYTES, &self->all, 1) &&
+	       key_refuses(&self->e, IBV_WR_RDMA_READ, rkey, addr, 8, &self->all, 1);
+}
+
+TEST_F(window, carries_every_operation)
+{
+	for (int i = 0; i < 2; i++) {
+		struct ibv_mw *mw = open_window(self, types[i]);
+
+		ASSERT_TRUE(carries(self, mw->rkey, 10 * i));
+		ASSERT_EQ(0, ibv_dealloc_mw(mw));
+		ASSERT_TRUE(is_shut(self, mw->rkey));
+	}
+}
+
+TEST_F(window, ends_at_its_edges)
+{
+	uint64_t start = self->buf.iova + FROM;
+	const struct { uint64_t at; uint32_t n; } tries[] = {
+		{ start - 1, 1 }, { start - 1, 2 }, { start + BYTES, 1 },
+		{ start + BYTES - 1, 2 }, { start, BYTES + 1 }, { start - 1, BYTES + 1 },
+		{ start - FROM, SIZE }, { start - 8, 8 },
+	};
+
+	for (int i = 0; i < sizeof(tries) / sizeof(*tries); i++) {
+		for (int type = 0; type < 2; type++) {
+			/* One of type 2 belongs to a QP, which the refusal ends. */
+			struct ibv_mw *mw = open_window(self, types[type]);
+
+			ASSERT_TRUE(key_refuses(&self->e, i % 2 ? IBV_WR_RDMA_READ :
+						IBV_WR_RDMA_WRITE, mw->rkey, tries[i].at,
+						tries[i].n, &self->all, 1));
+			ASSERT_EQ(0, ibv_dealloc_mw(mw));
+		}
+	}
+}
+
+TEST_F(window, has_the_rights_that_it_was_given)
+{
+	uint64_t addr = self->buf.iova + FROM;
+
+	for (int i = 0; i < 2; i++) {
+		struct ibv_mw *mw = window_alloc(self->e.pd, types[i]);
+
+		ASSERT_EQ(IBV_WC_SUCCESS, bind(self, mw, FROM, BYTES, REMOTE_READ));
+		ASSERT_TRUE(key_reads(&self->e, mw->rkey, addr, &self->part, 1, 1));
+		ASSERT_TRUE(key_refuses(&self->e, IBV_WR_RDMA_WRITE, mw->rkey, addr, 8,
+					&self->all, 1));
+		ASSERT_EQ(0, ibv_dealloc_mw(mw));
+	}
+}
+
+TEST_F(window, of_type_2_may_begin_at_0)
+{
+	struct ibv_mw *mw = window_alloc(self->e.pd, IBV_MW_TYPE_2);
+
+	ASSERT_EQ(IBV_WC_SUCCESS, bind(self, mw, FROM, BYTES,
+				       WINDOW_ACCESS | IBV_ACCESS_ZERO_BASED));
+	ASSERT_TRUE(key_writes(&self->e, mw->rkey, 0, &self->part, 1, 1));
+	ASSERT_TRUE(key_reads(&self->e, mw->rkey, 0, &self->part, 1, 2));
+	ASSERT_TRUE(is_shut(self, mw->rkey));
+	ASSERT_EQ(0, ibv_dealloc_mw(mw));
+}
+
+TEST_F(window, is_bound_elsewhere_with_another_key)
+{
+	struct ibv_mw *mw = open_window(self, IBV_MW_TYPE_1);
+	uint32_t before = mw->rkey;
+
+	ASSERT_EQ(IBV_WC_SUCCESS, bind(self, mw, 0, PAGE, WINDOW_ACCESS));
+	ASSERT_TRUE(is_shut(self, before));
+	ASSERT_TRUE(is_shut(self, mw->rkey));
+	self->part = (struct piece){ &self->buf, self->mr, 0, PAGE };
+	ASSERT_TRUE(key_writes(&self->e, mw->rkey, self->buf.iova, &self->part, 1, 2));
+	/* To no bytes at all. */
+	ASSERT_EQ(IBV_WC_SUCCESS, bind(self, mw, 0, 0, 0));
+	ASSERT_TRUE(key_refuses(&self->e, IBV_WR_RDMA_WRITE, mw->rkey, self->buf.iova, 8,
+				&self->all, 1));
+	ASSERT_EQ(0, ibv_dealloc_mw(mw));
+}
+
+TEST_F(window, of_type_2_is_invalidated_by_either_end)
+{
+	for (int i = 0; i < 2; i++) {
+		struct ibv_mw *mw = open_window(self, IBV_MW_TYPE_2);
+
+		ASSERT_TRUE(carries(self, mw->rkey, i));
+		ASSERT_EQ(IBV_WC_SUCCESS, i ? window_invalidate(&self->e.pair, 1, mw->rkey) :
+			  window_invalidate_remotely(&self->e.pair, mw->rkey));
+		ASSERT_TRUE(is_shut(self, mw->rkey));
+		/* It can be bound again. */
+		ASSERT_EQ(IBV_WC_SUCCESS, bind(self, mw, FROM, BYTES, WINDOW_ACCESS));
+		ASSERT_TRUE(carries(self, mw->rkey, i));
+		ASSERT_EQ(0, ibv_dealloc_mw(mw));
+	}
+}
+
+TEST_F(window, on_a_region_that_ends_is_shut)
+{
+	for (int i = 0; i < 2; i++) {
+		struct ibv_mw *mw = open_window(self, types[i]);
+		int err = ibv_dereg_mr(self->mr);
+
+		if (device_can("window-holds")) {
+			ASSERT_EQ(EINVAL, err);
+			ASSERT_TRUE(carries(self, mw->rkey, i));
+			ASSERT_EQ(0, ibv_dealloc_mw(mw));
+			err = ibv_dereg_mr(self->mr);
+		} else {
+			ASSERT_TRUE(is_shut(self, mw->rkey));
+			ASSERT_EQ(0, ibv_dealloc_mw(mw));
+		}
+		ASSERT_EQ(0, err);
+		self->mr = memory_reg(&self->buf, self->e.pd, ALL_ACCESS);
+	}
+}
+
+/* New memory may have a new key, and the window is bound to the old one. */
+TEST_F(window, on_a_region_with_other_memory_is_shut)
+{
+	struct memory next;
+
+	need("rereg_mr_fd");
+	memory_open_filled(&next, variant->kind, SIZE, 3);
+	for (int i = 0; i < 2; i++) {
+		struct ibv_mw *mw = open_window(self, types[i]);
+		int ret = memory_rereg(self->mr, TRANS, NULL, &next, 0);
+
+		memory_mark(&next);
+		if (device_can("window-holds")) {
+			ASSERT_NE(0, ret);
+			ASSERT_EQ(EINVAL, errno);
+			ASSERT_TRUE(carries(self, mw->rkey, i));
+		} else {
+			ASSERT_EQ(0, ret);
+			ASSERT_TRUE(is_shut(self, mw->rkey));
+		}
+		ASSERT_TRUE(memory_untouched(&next));
+		ASSERT_EQ(0, ibv_dealloc_mw(mw));
+		ASSERT_EQ(0, memory_rereg(self->mr, TRANS, NULL, &self->buf, 0));
+	}
+	memory_close(&next);
+}
+
+#define TRIES 64
+
+/* A device may give the key of a region that ended to the next one, in another PD too. */
+TEST_F(window, does_not_lead_to_the_next_owner_of_its_key)
+{
+	struct ibv_pd *pd = must(ibv_alloc_pd(self->e.ctx));
+	struct ibv_mw *mw = open_window(self, IBV_MW_TYPE_1);
+	uint32_t lkey = self->mr->lkey;
+	struct ibv_mr *mr[TRIES];
+	int n = 0;
+
+	if (device_can("window-holds")) {
+		ASSERT_EQ(0, ibv_dealloc_mw(mw));
+		pd_close(pd);
+		return;		/* the region cannot end before the window */
+	}
+	mr_close(self->mr);
+	self->mr = NULL;
+	do {
+		mr[n] = memory_reg(&self->buf, pd, ALL_ACCESS);
+	} while (mr[n++]->lkey != lkey && n < TRIES);
+	ASSERT_EQ(lkey, mr[n - 1]->lkey);
+	ASSERT_TRUE(is_shut(self, mw->rkey));
+	ASSERT_EQ(0, ibv_dealloc_mw(mw));
+	while (n--)
+		mr_close(mr[n]);
+	pd_close(pd);
+}
+
+TEST_HARNESS_MAIN
