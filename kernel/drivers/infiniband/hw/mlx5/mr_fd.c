@@ -138,13 +138,7 @@ static struct ib_mr *mlx5r_reg_pinned_dmabuf(struct ib_pd *pd,
 static struct ib_mr *mlx5r_reg_moving_dmabuf(struct ib_pd *pd,
 					     const struct ib_mr_buffer *buffer)
 {
-	struct mlx5_ib_dev *dev = to_mdev(pd->device);
 	struct ib_umem_dmabuf *umem_dmabuf;
-	int err;
-
-	err = mlx5r_odp_create_eq(dev, &dev->odp_pf_eq);
-	if (err)
-		return ERR_PTR(err);
 
 	umem_dmabuf = ib_umem_dmabuf_get_buffer(pd->device,
 						pd->device->dma_device, buffer,

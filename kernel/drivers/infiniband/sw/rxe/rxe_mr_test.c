@@ -101,11 +101,18 @@ static const struct index_case index_cases[] = {
 	{ "within a page, a page on", 12, 0x5028, 0x6028, 1, 0x28 },
 	{ "last byte of a page", 12, 0x5fff, 0x5fff, 0, 0xfff },
 	{ "last byte of a page, the next", 12, 0x5fff, 0x6000, 1, 0 },
-	{ "far", 12, 0x5028, 0x123456789abcULL, 0x123456784, 0xabc },
+	{ "far", 12, 0x5028, 0x92345678abcULL, 0x92345673, 0xabc },
 	{ "the top", 12, -0x2000ULL, U64_MAX, 1, 0xfff },
-	{ "all of it", 12, 0, U64_MAX, 0xfffffffffffffULL, 0xfff },
-	{ "large pages", 16, 0x50028, 0x5ffff, 0, 0xffff },
-	{ "large pages, the next", 16, 0x50028, 0x60028, 1, 0x28 },
+	{ "small pages", 9, 0x5028, 0x51ff, 0, 0x1ff },
+	{ "small pages, the next", 9, 0x5028, 0x5228, 1, 0x28 },
+	{ "large pages", PAGE_SHIFT + 4, 80 * PAGE_SIZE + 0x28,
+	  80 * PAGE_SIZE + 0x28, 0, 0x28 },
+	{ "large pages, the first ends", PAGE_SHIFT + 4, 80 * PAGE_SIZE + 0x28,
+	  96 * PAGE_SIZE - 1, 15, PAGE_SIZE - 1 },
+	{ "large pages, the next", PAGE_SHIFT + 4, 80 * PAGE_SIZE + 0x28,
+	  96 * PAGE_SIZE + 0x28, 16, 0x28 },
+	{ "large pages, the MR begins inside", PAGE_SHIFT + 4,
+	  83 * PAGE_SIZE, 84 * PAGE_SIZE, 4, 0 },
 };
 
 KUNIT_ARRAY_PARAM_DESC(index, index_cases, name);
@@ -116,9 +123,13 @@ static void test_index(struct kunit *test)
 	struct rxe_mr *mr = kunit_kzalloc(test, sizeof(*mr), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, mr);
+	mr->mem = kunit_kzalloc(test, sizeof(*mr->mem), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, mr->mem);
+	mr->mem->nbuf = U32_MAX;
 	mr->ibmr.iova = c->mr_iova;
 	mr->ibmr.page_size = 1 << c->shift;
 	mr->page_shift = c->shift;
+	mr->page_mask = ~((1ULL << c->shift) - 1);
 
 	KUNIT_EXPECT_EQ(test, rxe_mr_iova_to_index(mr, c->iova), c->index);
 	KUNIT_EXPECT_EQ(test, rxe_mr_iova_to_page_offset(mr, c->iova), c->offset);
@@ -129,6 +140,7 @@ static void test_index(struct kunit *test)
 #define BLOCK_ORDER 4
 #define BLOCK_BYTES (PAGE_SIZE << BLOCK_ORDER)
 #define SLOTS 5
+#define PAGES (SLOTS - 1) /* that the region is in */
 #define START 40 /* offset of the region in its first slot */
 #define LENGTH (3 * PAGE_SIZE + 16)
 #define GUARD 32 /* bytes to check before and after a write */
@@ -217,17 +229,17 @@ static void make_pages(struct kunit *test, struct mem *mem)
 {
 	static const u8 slots[SLOTS] = { 6, 2, 9, 0, 4 };
 	struct ib_umem *umem = &mem->vmap.umem;
-	struct page *pages[SLOTS];
+	struct page *pages[PAGES];
 	int i;
 
 	memcpy(mem->slot, slots, sizeof(slots));
-	for (i = 0; i < SLOTS; i++)
+	for (i = 0; i < PAGES; i++)
 		pages[i] = virt_to_page(mem->block + slots[i] * PAGE_SIZE);
 
 	mem->first = START;
 	KUNIT_ASSERT_EQ(test, 0,
 			sg_alloc_append_table_from_pages(&umem->sgt_append, pages,
-							 SLOTS, 0, SLOTS * PAGE_SIZE,
+							 PAGES, 0, PAGES * PAGE_SIZE,
 							 UINT_MAX, 0, GFP_KERNEL));
 }
 
@@ -268,6 +280,7 @@ static void make_mr(struct kunit *test, struct mem *mem)
 	else
 		make_pages(test, mem);
 	umem->address = mem->first;
+	umem->iova = mem->first;
 	umem->length = LENGTH;
 
 	mr->ibmr.length = LENGTH;
@@ -560,7 +573,7 @@ static void test_hole(struct kunit *test)
 	struct mem *mem = new_mem(test);
 	u64 at = PAGE_SIZE - START;
 
-	xa_erase(&mem->mr.mem->page_list, 1);
+	mem->mr.mem->page_info[1].page = NULL;
 	KUNIT_EXPECT_EQ(test, -EFAULT, rxe_mr_copy(&mem->mr, iova_of(mem, at),
 						   mem->local, 8, RXE_TO_MR_OBJ));
 	check_atomic_refused(test, mem, at, RANGE_ERR);
