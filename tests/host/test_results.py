@@ -185,8 +185,8 @@ class Ci(unittest.TestCase):
                   encoding="utf-8") as file:
             file.write("2" if failed else "0")
 
-    def ci(self):
-        """The exit status and last line of .ci/run."""
+    def ci(self, minutes=0):
+        """The exit status and last line of .ci/run, which began so many minutes ago."""
         for program, name in ("make", "check"), ("scripts/check", "check-debug-selected"):
             path = os.path.join(self.top, program)
             with open(path, "w", encoding="utf-8") as file:
@@ -197,13 +197,20 @@ class Ci(unittest.TestCase):
             os.chmod(path, 0o755)
         done = subprocess.run([os.path.join(self.top, ".ci/run")], stdout=subprocess.PIPE,
                               text=True, check=False,
-                              env={**os.environ, "PATH": f"{self.top}:{os.environ['PATH']}"})
+                              env={**os.environ, "PATH": f"{self.top}:{os.environ['PATH']}",
+                                   "SECONDS": str(60 * minutes)})
+        self.assertEqual("== LEFT OUT" in done.stdout, minutes >= 65)
         return done.returncode, done.stdout.splitlines()[-1]
 
     def test_the_last_line_is_the_sum(self):
         self.leaves("check", CASES[:2])
         self.leaves("check-debug-selected", CASES[:1])
         self.assertEqual(self.ci(), (0, "2 passed, 0 failed, 1 skipped"))
+
+    def test_a_slow_machine_leaves_the_debug_kernel_out(self):
+        self.leaves("check", CASES[:2])
+        self.assertEqual(self.ci(minutes=64), (1, "1 passed, 1 failed, 1 skipped"))
+        self.assertEqual(self.ci(minutes=65), (0, "1 passed, 0 failed, 1 skipped"))
 
     def test_a_failure_of_either_fails(self):
         for bad, good in ("check", "check-debug-selected"), ("check-debug-selected", "check"):
