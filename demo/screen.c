@@ -18,10 +18,10 @@
  */
 #include <endian.h>
 #include <err.h>
-#include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
+#include "card.h"
 #include "display.h"
 #include "link.h"
 #include "protocol.h"
@@ -103,24 +103,10 @@ static int tear_down(struct screen *s, int ret)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "card", required_argument, NULL, 'c' },
-		{ "help", no_argument, NULL, 'h' },
-		{},
-	};
 	struct screen s = {};
-	const char *node = NULL;
-	int option, ret = -1;
+	const char *node = card_option(argc, argv);
+	int ret = -1;
 
-	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (option == 'c') {
-			node = optarg;
-			continue;
-		}
-		fprintf(option == 'h' ? stdout : stderr,
-			"usage: %s [--card /dev/dri/cardN]\n", argv[0]);
-		return option == 'h' ? 0 : 2;
-	}
 	/* Write each line at once: a program may wait for it. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 
