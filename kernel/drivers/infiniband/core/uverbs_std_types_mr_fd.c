@@ -117,9 +117,9 @@ struct ib_mr *uverbs_reg_mr_fd(struct ib_pd *pd,
 }
 
 /**
- * uverbs_reg_dmabuf_mr - UVERBS_METHOD_REG_DMABUF_MR for every device
- * @pd: protection domain, held by the caller during the call; its device can
- *	register a dma-buf, see uverbs_buffer_caps()
+ * uverbs_reg_dmabuf_by_fd_op - register a dma-buf by the op reg_user_mr_fd
+ * @pd: protection domain, held by the caller during the call; its device has the
+ *	op, and can register a dma-buf, see uverbs_buffer_caps()
  * @offset: where the region begins in the dma-buf, in bytes
  * @length: length of the region in bytes
  * @iova: address of the first byte; equal to @offset modulo PAGE_SIZE
@@ -127,9 +127,13 @@ struct ib_mr *uverbs_reg_mr_fd(struct ib_pd *pd,
  * @access: enum ib_access_flags, checked by the caller
  * @attrs: the call, for the driver
  *
- * Programs know the errors of this method from the drivers that have
- * reg_user_mr_dmabuf, so they are the same here: -EINVAL for every mistake but an
- * fd that is not open. As with those drivers, the mode of the fd does not count.
+ * This is UVERBS_METHOD_REG_DMABUF_MR where the op reg_user_mr_dmabuf does not
+ * serve: the driver does not have it, or has it for some of its devices only, and
+ * then its op calls this.
+ *
+ * Programs know the errors of the method from the drivers that have the op, so
+ * they are the same here: -EINVAL for every mistake but an fd that is not open. As
+ * with those drivers, the mode of the fd does not count.
  *
  * Context: as uverbs_reg_mr_fd().
  *
@@ -139,11 +143,11 @@ struct ib_mr *uverbs_reg_mr_fd(struct ib_pd *pd,
  *	the dma-buf, or @iova + @length does not fit in 64 bits
  * or an error of the driver.
  */
-struct ib_mr *uverbs_reg_dmabuf_mr(struct ib_pd *pd, u64 offset, u64 length,
-				   u64 iova, int fd, unsigned int access,
-				   struct uverbs_attr_bundle *attrs)
+struct ib_mr *uverbs_reg_dmabuf_by_fd_op(struct ib_pd *pd, u64 offset,
+					 u64 length, u64 iova, int fd,
+					 unsigned int access,
+					 struct uverbs_attr_bundle *attrs)
 {
-	const struct ib_device_ops *ops = &pd->device->ops;
 	struct ib_mr_buffer buffer = {
 		.type = IB_UVERBS_BUFFER_TYPE_DMABUF,
 		.addr = offset,
@@ -154,10 +158,6 @@ struct ib_mr *uverbs_reg_dmabuf_mr(struct ib_pd *pd, u64 offset, u64 length,
 	struct ib_mr *mr;
 	u64 end;
 
-	if (ops->reg_user_mr_dmabuf)
-		return ops->reg_user_mr_dmabuf(pd, offset, length, iova, fd,
-					       access, attrs);
-
 	buffer.dmabuf = dma_buf_get(fd);
 	if (IS_ERR(buffer.dmabuf))
 		return ERR_CAST(buffer.dmabuf);
@@ -167,9 +167,25 @@ struct ib_mr *uverbs_reg_dmabuf_mr(struct ib_pd *pd, u64 offset, u64 length,
 	    end > buffer.dmabuf->size)
 		mr = ERR_PTR(-EINVAL);
 	else
-		mr = ops->reg_user_mr_fd(pd, &buffer, attrs);
+		mr = pd->device->ops.reg_user_mr_fd(pd, &buffer, attrs);
 	dma_buf_put(buffer.dmabuf);
 	return mr;
+}
+EXPORT_SYMBOL(uverbs_reg_dmabuf_by_fd_op);
+
+/* UVERBS_METHOD_REG_DMABUF_MR for every device; see uverbs_reg_dmabuf_by_fd_op() */
+struct ib_mr *uverbs_reg_dmabuf_mr(struct ib_pd *pd, u64 offset, u64 length,
+				   u64 iova, int fd, unsigned int access,
+				   struct uverbs_attr_bundle *attrs)
+{
+	const struct ib_device_ops *ops = &pd->device->ops;
+
+	if (ops->reg_user_mr_dmabuf)
+		return ops->reg_user_mr_dmabuf(pd, offset, length, iova, fd,
+					       access, attrs);
+
+	return uverbs_reg_dmabuf_by_fd_op(pd, offset, length, iova, fd, access,
+					  attrs);
 }
 
 static int UVERBS_HANDLER(UVERBS_METHOD_REG_MR_FD)(

@@ -34,11 +34,6 @@
 	 IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC |                    \
 	 IB_ACCESS_MW_BIND | IB_ACCESS_OPTIONAL)
 
-static bool mlx5r_can_page_fault(const struct mlx5_ib_dev *dev)
-{
-	return dev->odp_caps.general_caps & IB_ODP_SUPPORT;
-}
-
 /**
  * mlx5r_init_mr_buffer_caps - say what the device can do with each type of memory
  * @dev: the device, with its caps for on-demand paging, not registered yet
