@@ -18,24 +18,21 @@
 #include "lib/clock.h"
 #include "lib/device.h"
 #include "lib/gpu.h"
+#include "lib/guests.h"
 #include "lib/mover.h"
 #include "lib/traffic.h"
-#include <arpa/inet.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define LANES 2
 #define BATCHES 4	/* in a round */
 #define MANY moves_wanted()
 #define ROUNDS 5
-#define PORT 7300
 
 struct scenario {
 	const char *name;
@@ -76,54 +73,6 @@ struct end {
 /* Owner: the threads shall end, or begin the round without end; those that have. */
 static atomic_bool over, last;
 static atomic_int endless;
-
-static void say(int fd, const void *p, size_t n)
-{
-	if (send(fd, p, n, MSG_NOSIGNAL) != (ssize_t)n)
-		fail_case("the other guest does not listen");
-}
-
-static void hear(int fd, void *p, size_t n)
-{
-	errno = 0;
-	if (recv(fd, p, n, MSG_WAITALL) != (ssize_t)n)
-		fail_case("the other guest has ended");
-}
-
-static struct sockaddr_in owner_address(void)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(PORT) };
-
-	inet_pton(AF_INET, "10.0.0.1", &a.sin_addr);
-	return a;
-}
-
-static int owner_listens(void)
-{
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct sockaddr_in a = owner_address();
-
-	if (bind(fd, (void *)&a, sizeof(a)) || listen(fd, LANES))
-		fail_case("listen");
-	return fd;
-}
-
-static int requester_connects(void)
-{
-	struct sockaddr_in a = owner_address();
-	double end = now() + 60;
-
-	while (now() < end) {
-		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-
-		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-		if (!connect(fd, (void *)&a, sizeof(a)))
-			return fd;
-		close(fd);
-		usleep(100000);
-	}
-	fail_case("the owner does not answer");
-}
 
 static void end_connect(struct end *e)
 {
@@ -195,7 +144,7 @@ static void requester(const struct scenario *s)
 	for (int i = 0; i < LANES; i++) {
 		struct end *e = &ends[i];
 
-		*e = (struct end){ .scenario = s, .index = i, .tcp = requester_connects() };
+		*e = (struct end){ .scenario = s, .index = i, .tcp = guest1_connects() };
 		e->ctx = device_open();
 		e->pd = must(ibv_alloc_pd(e->ctx));
 		memory_open(&e->local, HOST, LANE_LOCAL);
@@ -273,9 +222,7 @@ static void owner_opens(struct end *e, const struct memory *buf, int listens)
 {
 	const struct scenario *s = e->scenario;
 
-	e->tcp = accept(listens, NULL, NULL);
-	if (e->tcp < 0)
-		fail_case("accept");
+	e->tcp = guest0_accepts(listens);
 	e->ctx = s->nics && e->index ? device_open_named("mlx5_1") : device_open();
 	e->pd = must(ibv_alloc_pd(e->ctx));
 	e->mr = memory_reg(buf, e->pd, RWA);
@@ -408,8 +355,8 @@ static void owner(const struct scenario *s, int listens)
 
 int main(void)
 {
-	bool owns = !strcmp(getenv("MRFD_GUEST") ?: "", "0");
-	int listens = owns ? owner_listens() : -1;
+	bool owns = is_guest0();
+	int listens = owns ? guest0_listens(LANES) : -1;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (size_t i = 0; i < sizeof(scenarios) / sizeof(*scenarios); i++) {

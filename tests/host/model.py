@@ -43,12 +43,17 @@ class GuestsWithModel(unittest.TestCase):
         return subprocess.run(self.words(*words), cwd=TOP, capture_output=True, timeout=timeout,
                               text=True, check=False)
 
-    def running(self, *words):
-        """A boot whose command has printed its first line, and the pid of its model."""
+    def start(self, *words):
+        """A boot, which ends with the case."""
         process = subprocess.Popen(self.words(*words), cwd=TOP, text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(process.communicate)
         self.addCleanup(process.terminate)
+        return process
+
+    def running(self, *words):
+        """A boot whose command has printed its first line, and the pid of its model."""
+        process = self.start(*words)
         said = process.stdout.readline()
         self.assertTrue(said, process.poll())
         model, = (pid for pid, name in below(process.pid).items() if name == "connectx")

@@ -58,21 +58,6 @@ static void loses_device(struct end *e, struct board *board, int sock)
 	end_memory_works(e);
 }
 
-/* A request may have failed while the two ends went, or got no completion at all. */
-static bool has_no_wrong_data(const struct tally *tally)
-{
-	unsigned int allowed = RESPONDER_GONE | MAY(SUCCESS) | MAY(WR_FLUSH_ERR) |
-			       MAY(LOC_PROT_ERR);
-
-	for (unsigned int i = 0; i < nr_kinds; i++) {
-		if (tally[i].wrong || tally[i].odd || !(allowed & 1u << tally[i].first)) {
-			lane_ended(&tally[i], "without a device", 0);
-			return false;
-		}
-	}
-	return true;
-}
-
 TEST_F_TIMEOUT(device, under_traffic, 240)
 {
 	two_start(&self->two, loses_device);
@@ -80,8 +65,8 @@ TEST_F_TIMEOUT(device, under_traffic, 240)
 	two_order(&self->two, WITHOUT_DEVICE);
 	two_wait_for(&self->two, WITHOUT_DEVICE);
 	ASSERT_EQ(0, two_reap(&self->two, PEER, NULL));
-	ASSERT_TRUE(has_no_wrong_data(self->two.board->tally[OWNER]));
-	ASSERT_TRUE(has_no_wrong_data(self->two.board->tally[PEER]));
+	ASSERT_TRUE(traffic_lost_device(self->two.board->tally[OWNER], nr_kinds));
+	ASSERT_TRUE(traffic_lost_device(self->two.board->tally[PEER], nr_kinds));
 	ASSERT_EQ(0, mr_count());
 	ASSERT_TRUE(device_comes_back(&self->gone));
 	two_order(&self->two, WITH_DEVICE);

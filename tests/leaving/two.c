@@ -15,11 +15,6 @@
 #define A_FEW 5
 #define PATIENCE 120	/* seconds */
 
-const enum memory_kind kinds[] = { HOST, MEMFD, VGEM, UDMABUF, GPU_VRAM, GPU_SYSTEM };
-const unsigned int nr_kinds = sizeof(kinds) / sizeof(*kinds);
-
-static const enum memory_kind ordinary[MAX_LANES];	/* HOST is 0 */
-
 static void __attribute__((noreturn)) be_owner(struct board *board, int peer, int sock,
 					       owner_fn owner)
 {

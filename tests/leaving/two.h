@@ -16,10 +16,6 @@
 
 enum { OWNER, PEER };
 
-/* What an owner can have registered, and how many kinds that are. */
-extern const enum memory_kind kinds[];
-extern const unsigned int nr_kinds;
-
 /* Memory that the three share. */
 struct board {
 	struct tally tally[2][MAX_LANES];
@@ -56,9 +52,5 @@ void two_close(struct two *t);
 
 /* The tally of each lane of the peer: see traffic_ended(). */
 bool two_peer_ended(struct two *t, unsigned int allowed);
-
-#define MAY(status) (1u << IBV_WC_##status)
-/* How requests end whose responder goes away: its QP is gone, or its MR before its QP. */
-#define RESPONDER_GONE (MAY(RETRY_EXC_ERR) | MAY(REM_ACCESS_ERR) | MAY(REM_OP_ERR))
 
 #endif

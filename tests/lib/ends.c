@@ -26,6 +26,10 @@
 #define LANE_TIMEOUT 16
 #define RECEIVE (1u << 16)	/* in a wr_id */
 
+const enum memory_kind kinds[] = { HOST, MEMFD, VGEM, UDMABUF, GPU_VRAM, GPU_SYSTEM };
+const unsigned int nr_kinds = sizeof(kinds) / sizeof(*kinds);
+const enum memory_kind ordinary[MAX_LANES];	/* HOST is 0 */
+
 struct hello {
 	struct ibv_ah_attr ah;
 	struct {
@@ -385,4 +389,18 @@ bool traffic_ended(const struct tally *tally, unsigned int lanes, unsigned int a
 		well &= lane_ended(&tally[i], name, allowed);
 	}
 	return well;
+}
+
+bool traffic_lost_device(const struct tally *tally, unsigned int lanes)
+{
+	unsigned int allowed = RESPONDER_GONE | MAY(SUCCESS) | MAY(WR_FLUSH_ERR) |
+			       MAY(LOC_PROT_ERR);
+
+	for (unsigned int i = 0; i < lanes; i++) {
+		if (tally[i].wrong || tally[i].odd || !(allowed & 1u << tally[i].first)) {
+			lane_ended(&tally[i], "without a device", 0);
+			return false;
+		}
+	}
+	return true;
 }

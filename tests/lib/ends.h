@@ -59,6 +59,16 @@ struct end {
 	bool fatal;		/* the device has reported that it is gone */
 };
 
+/* All kinds of memory that can be registered, for the lanes of an end, and their number. */
+extern const enum memory_kind kinds[];
+extern const unsigned int nr_kinds;
+/* As many lanes with ordinary memory. */
+extern const enum memory_kind ordinary[];
+
+#define MAY(status) (1u << IBV_WC_##status)
+/* How requests end whose responder goes away: its QP is gone, or its MR before its QP. */
+#define RESPONDER_GONE (MAY(RETRY_EXC_ERR) | MAY(REM_ACCESS_ERR) | MAY(REM_OP_ERR))
+
 /*
  * Make the lanes.  A lane that has memory already keeps it; it is filled anew.  TALLY has
  * one element for each lane, which becomes 0.
@@ -86,6 +96,11 @@ bool traffic_flows(const struct tally *a, const struct tally *b, unsigned int la
  */
 bool traffic_ended(const struct tally *tally, unsigned int lanes, unsigned int allowed);
 bool lane_ended(const struct tally *tally, const char *name, unsigned int allowed);
+/*
+ * The same for an end whose device has left, or its peer's on the same device: a request may
+ * have failed before that, or got no completion at all.
+ */
+bool traffic_lost_device(const struct tally *tally, unsigned int lanes);
 
 /* Whether a lane has the bytes that its end put there, and those that the other end wrote. */
 bool lane_is_whole(const struct end *e, const struct lane *l);
