@@ -188,7 +188,7 @@ static struct ib_mr *mlx5r_reg_file(struct ib_pd *pd,
  *	dma-buf cannot have, or a dma-buf whose list of pages does not go into a UMR
  * -EINVAL: the exporter's memory is not in whole pages
  * -ENOMEM: out of memory, in the kernel or in the device
- * -EFAULT, -EIO: the device has failed
+ * -EFAULT, -EIO, -ENOLINK: the device has failed
  * or an error of mlx5_ib_reg_user_mr(), of ib_umem_get_buffer() or of the function
  * that imports a dma-buf.
  */

@@ -140,7 +140,7 @@ static struct ib_mr *mlx5r_rereg_new_mkey(struct mlx5_ib_mr *mr,
  * -EOPNOTSUPP: such access is not possible with this memory; or it is memory of
  *	another process and would have to be registered again
  * -ENODEV: the exporter has taken the dma-buf away
- * -EFAULT, -EIO: the device has failed
+ * -EFAULT, -EIO, -ENOLINK: the device has failed
  * or an error of mlx5r_reg_mr_buffer().
  */
 struct ib_mr *mlx5r_rereg_keep_memory(struct mlx5_ib_mr *mr, int flags,
