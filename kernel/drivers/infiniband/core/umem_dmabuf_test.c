@@ -19,6 +19,7 @@ struct dma_exporter {
 	struct page *page;
 	struct device *importer;
 	bool peer2peer;
+	bool pin_moves;
 	int pin_err;
 	int map_err;
 	int attached;
@@ -49,6 +50,8 @@ static int dma_exporter_pin(struct dma_buf_attachment *attach)
 {
 	struct dma_exporter *exp = attach->dmabuf->priv;
 
+	if (exp->pin_moves)
+		dma_buf_move_notify(attach->dmabuf);
 	exp->pinned += !exp->pin_err;
 	return exp->pin_err;
 }
@@ -303,12 +306,36 @@ static void test_revocable(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, f->revokes, 1);
 }
 
+/* Many exporters move a buffer to where they pin it, and tell all importers. */
+static void test_revocable_moves_in_its_pin(struct kunit *test)
+{
+	struct dma_fixture *f = test->priv;
+	struct ib_umem_dmabuf *umem;
+
+	f->exp.pin_moves = true;
+	umem = ib_umem_dmabuf_get_buffer_revocable_and_lock(f->ibdev, f->dma,
+							    &f->buffer);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, umem);
+	ib_umem_dmabuf_set_revoke_locked(umem, dma_test_revoke, f);
+	dma_resv_unlock(f->buffer.dmabuf->resv);
+	check_imported(test, umem, 1, 1);
+	KUNIT_EXPECT_EQ(test, f->revokes, 0);
+	ib_umem_release(&umem->umem);
+
+	/* What fails after the pin undoes it. */
+	f->exp.map_err = -ENOSPC;
+	umem = ib_umem_dmabuf_get_buffer_revocable_and_lock(f->ibdev, f->dma,
+							    &f->buffer);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(umem), -ENOSPC);
+}
+
 static struct kunit_case umem_dmabuf_cases[] = {
 	KUNIT_CASE(test_dynamic),
 	KUNIT_CASE(test_dynamic_needs_move_notify),
 	KUNIT_CASE(test_pinned),
 	KUNIT_CASE(test_pinned_fails),
 	KUNIT_CASE(test_revocable),
+	KUNIT_CASE(test_revocable_moves_in_its_pin),
 	{}
 };
 

@@ -196,6 +196,7 @@ struct ib_mr *mlx5r_reg_mr_buffer(struct ib_pd *pd,
 				  const struct ib_mr_buffer *buffer,
 				  struct ib_udata *udata)
 {
+	struct ib_mr *ibmr;
 	int err;
 
 	err = mlx5r_umr_resource_init(to_mdev(pd->device));
@@ -208,10 +209,49 @@ struct ib_mr *mlx5r_reg_mr_buffer(struct ib_pd *pd,
 	case IB_UVERBS_BUFFER_TYPE_MEMFD:
 		return mlx5r_reg_file(pd, buffer);
 	case IB_UVERBS_BUFFER_TYPE_VA:
-		return mlx5_ib_reg_user_mr(pd, buffer->addr, buffer->length,
+		ibmr = mlx5_ib_reg_user_mr(pd, buffer->addr, buffer->length,
 					   buffer->iova, buffer->access, udata);
+		/* The mkey of all of the address space has no length. */
+		if (!IS_ERR(ibmr))
+			ibmr->length = buffer->length;
+		return ibmr;
 	}
 	return ERR_PTR(-EOPNOTSUPP);
+}
+
+/**
+ * mlx5r_rereg_in_place - change PD and access of an mkey by a UMR
+ * @mr: a user MR; the caller excludes other verbs on it
+ * @pd: protection domain of the MR after the rereg
+ * @access: access flags of the MR after the rereg; a UMR can make the change
+ *
+ * The exporter of a pinned dma-buf may have revoked the mkey. Then it is free, and
+ * the UMR would fail and reset the queue.
+ *
+ * Context: process context, may sleep. Takes and releases the reservation lock of
+ * a dma-buf.
+ *
+ * Return: 0, or an error with the MR unchanged:
+ * -ENODEV: the exporter has taken the dma-buf away
+ * -EFAULT, -EIO, -ENOLINK: the device has failed
+ */
+int mlx5r_rereg_in_place(struct mlx5_ib_mr *mr, struct ib_pd *pd,
+			 unsigned int access)
+{
+	struct ib_umem_dmabuf *umem_dmabuf;
+	int err;
+
+	if (!is_dmabuf_mr(mr))
+		return mlx5r_umr_rereg_pd_access(mr, pd, access);
+
+	umem_dmabuf = to_ib_umem_dmabuf(mr->umem);
+	ib_umem_dmabuf_revoke_lock(umem_dmabuf);
+	if (umem_dmabuf->revoked)
+		err = -ENODEV;
+	else
+		err = mlx5r_umr_rereg_pd_access(mr, pd, access);
+	ib_umem_dmabuf_revoke_unlock(umem_dmabuf);
+	return err;
 }
 
 /**

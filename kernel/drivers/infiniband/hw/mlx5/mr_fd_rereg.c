@@ -15,8 +15,8 @@
  *   new mkey of the same memory.
  *
  * The new MR is complete before the old one is touched, so an error leaves the old
- * one as it was, and mlx5 never has to revoke it.  The core then destroys the old
- * MR, which waits for the packets that use it.
+ * one as it was, and mlx5 never has to set ib_mr.revoked.  The core then destroys
+ * the old MR, which waits for the packets that use it.
  */
 
 #include <linux/dma-buf.h>
@@ -27,48 +27,55 @@
 #include "umr.h"
 
 /*
- * Change PD and access of an mkey. The exporter of a dma-buf may have revoked it:
- * then the mkey is free, and the UMR would fail and reset the queue.
- */
-static int mlx5r_rereg_in_place(struct mlx5_ib_mr *mr, struct ib_pd *pd,
-				unsigned int access)
-{
-	struct ib_umem_dmabuf *umem_dmabuf;
-	int err;
-
-	if (!is_dmabuf_mr(mr))
-		return mlx5r_umr_rereg_pd_access(mr, pd, access);
-
-	umem_dmabuf = to_ib_umem_dmabuf(mr->umem);
-	ib_umem_dmabuf_revoke_lock(umem_dmabuf);
-	if (umem_dmabuf->revoked)
-		err = -ENODEV;
-	else
-		err = mlx5r_umr_rereg_pd_access(mr, pd, access);
-	ib_umem_dmabuf_revoke_unlock(umem_dmabuf);
-	return err;
-}
-
-/*
  * Make another mkey of pages that stay pinned, and let its MR have them. For a
- * moment both mkeys refer to them.
+ * moment both mkeys refer to them. The old one is revoked before its MR loses the
+ * pages: if its destruction fails it lives on, and the new MR unpins them.
  */
 static struct ib_mr *mlx5r_rereg_move_umem(struct mlx5_ib_mr *mr,
 					   struct ib_pd *pd,
 					   unsigned int access)
 {
 	struct ib_mr *new;
+	int err;
 
 	new = mlx5r_create_real_mr(pd, mr->umem, mr->ibmr.iova, access);
-	if (!IS_ERR(new))
-		mlx5r_mr_take_umem(mr);
+	if (IS_ERR(new))
+		return new;
+
+	err = mlx5r_umr_revoke_mr(mr);
+	if (err) {
+		mlx5r_mr_take_umem(to_mmr(new));
+		mlx5_ib_dereg_mr(new, NULL);
+		return ERR_PTR(err);
+	}
+
+	mlx5r_mr_take_umem(mr);
 	return new;
 }
 
 /*
- * Describe the memory of an MR, to register it again. A dma-buf is that of the
- * umem, which keeps it while the MR exists. Memory of a process can be registered
- * by that process only.
+ * Describe a dma-buf that is to be imported again. The umem keeps it while the MR
+ * exists.
+ */
+static int mlx5r_describe_dmabuf(struct ib_umem_dmabuf *umem_dmabuf,
+				 struct ib_mr_buffer *buffer)
+{
+	bool revoked;
+
+	ib_umem_dmabuf_revoke_lock(umem_dmabuf);
+	revoked = umem_dmabuf->revoked;
+	ib_umem_dmabuf_revoke_unlock(umem_dmabuf);
+	if (revoked)
+		return -ENODEV;
+
+	buffer->type = IB_UVERBS_BUFFER_TYPE_DMABUF;
+	buffer->dmabuf = umem_dmabuf->attach->dmabuf;
+	return 0;
+}
+
+/*
+ * Describe the memory of an MR, to register it again. Memory of a process can be
+ * registered by that process only.
  */
 static int mlx5r_describe_memory(struct mlx5_ib_mr *mr,
 				 struct ib_mr_buffer *buffer)
@@ -79,11 +86,8 @@ static int mlx5r_describe_memory(struct mlx5_ib_mr *mr,
 	buffer->length = umem->length;
 	buffer->iova = mr->ibmr.iova;
 
-	if (umem->is_dmabuf) {
-		buffer->type = IB_UVERBS_BUFFER_TYPE_DMABUF;
-		buffer->dmabuf = to_ib_umem_dmabuf(umem)->attach->dmabuf;
-		return 0;
-	}
+	if (umem->is_dmabuf)
+		return mlx5r_describe_dmabuf(to_ib_umem_dmabuf(umem), buffer);
 
 	if (umem->is_memfd || umem->owning_mm != current->mm)
 		return -EOPNOTSUPP;
