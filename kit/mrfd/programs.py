@@ -33,7 +33,7 @@ NOT_CASES = {"host", "lib", "bench", "gpu", "guests", "steps"}  # folders of tes
 EXPORTERS = ["bochs-display", "virtio-gpu"]
 # The programs that have the GPU of the tests beside them (tests/gpu).
 GPU = re.compile(r"exporters/gpu\w*|leaving/(device|exporter|process)|(mkeys|moves)/.*|"
-                 r"programs/(libfabric|perftest_gpu)")
+                 r"programs/(libfabric|perftest_gpu)|rereg/(changes|inflight|mkey)")
 # The programs that load the module by which steps fail (tests/steps), and what the driver
 # says once when the device has refused a work request of its own.
 STEPS = re.compile(r"faults/steps")
@@ -46,7 +46,7 @@ VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 FAULTS = re.compile(r"faults/(registration|rereg)|kcsan")
 # On the debug kernel: all of ours that drives our code, and of rdma-core's suite what
 # goes through code that our patches change (see Documentation/testing.md).
-DEBUG = re.compile(r"kunit|(access|exporters|faults|interface|leaving|load|mkeys|moves)/.*|"
+DEBUG = re.compile(r"host/moves|kunit|(access|exporters|faults|interface|leaving|load|mkeys|moves)/.*|"
                    r"(queues|rereg)/.*|"
                    r"rdma-core/test_(mr|mr_fd(_caps)?|memfd_mr|rereg\w*)")
 # On the ConnectX model most of the code is the driver's, and all of DEBUG takes most of an
@@ -146,14 +146,16 @@ class Program:
 
     def _run_here(self, reader):
         with subprocess.Popen(self.words(), cwd=TOP, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={**os.environ, "MRFD_KERNEL": self.kernel}) as process:
             for line in process.stdout:
                 reader(line)
         reader.end(process.returncode)
 
 
 class Host(Program):
-    """A file of the kit's own tests.  One that needs a kernel builds it."""
+    """A file of the kit's own tests.  One that needs a kernel builds it; MRFD_KERNEL in its
+    environment names the kernel of the run."""
 
     dialect = Unittest
 

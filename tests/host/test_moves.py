@@ -15,6 +15,7 @@ from mrfd import programs  # noqa: E402
 from mrfd.devices import CONNECTX  # noqa: E402
 from tests.host.model import GuestsWithModel  # noqa: E402
 
+KERNEL = os.environ.get("MRFD_KERNEL", "base")
 SCENARIOS = ["there_and_back", "under_pressure", "two_nics", "revoked"]
 
 
@@ -22,14 +23,14 @@ class Moves(GuestsWithModel):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        machine.gpu_module()
+        machine.gpu_module(KERNEL)
         cls.program = f"{programs.build_tests(['guests/moves'])}/guests/moves"
 
     def test_traffic_from_another_guest(self):
         settings = [word for item in CONNECTX.settings for word in ("-e", "=".join(item))]
         for name in {"MRFD_MOVES", "MRFD_SEED"} & set(os.environ):
             settings += ["-e", f"{name}={os.environ[name]}"]
-        done = self.boot(*settings, "-d", "gpu", "-d", "connectx-2", self.program, ":::",
+        done = self.boot("--kernel", KERNEL, "--timeout", "1100", *settings, "-d", "gpu", "-d", "connectx-2", self.program, ":::",
                          self.program, timeout=1200)
         said = done.stdout + done.stderr
         self.assertEqual(done.returncode, 0, said)

@@ -73,17 +73,26 @@ void mover_close(struct mover *m)
 	*m = (struct mover){};
 }
 
+long follows_wanted(void)
+{
+	return moves_wanted() / 10;
+}
+
+long moves_followed(const struct mr_stat *stat, uint64_t pages)
+{
+	return stat->mrs ? stat->invalidations / pages / stat->mrs : 0;
+}
+
 /*
  * An MR begins mapped; each page fault maps it, also if another one has just done so; a move
  * takes it away only if it is mapped.
  */
-bool moves_were_followed(const struct mr_stat *stat, int mrs, uint64_t pages, long moves,
-			 long least)
+bool moves_were_followed(const struct mr_stat *stat, int mrs, uint64_t pages, long moves)
 {
 	printf("# %ld moves; %d MRs of %llu pages: %llu pages faulted, %llu invalidated\n", moves,
 	       stat->mrs, (unsigned long long)pages, (unsigned long long)stat->faults,
 	       (unsigned long long)stat->invalidations);
-	return stat->mrs == mrs && stat->invalidations >= least * pages &&
+	return stat->mrs == mrs && moves_followed(stat, pages) >= follows_wanted() &&
 	       stat->invalidations <= moves * mrs * pages &&
 	       stat->faults + mrs * pages >= stat->invalidations &&
 	       !(stat->faults % pages) && !(stat->invalidations % pages);
