@@ -71,11 +71,11 @@ CONNECTX = Device("connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
 # It runs only what differs: how an MR takes a dma-buf.
 CONNECTX_PINNED = replace(
     CONNECTX, name="connectx-pinned", title="the same model, without page faults",
-    can="reg_mr_fd rereg_mr_fd memfd native old-op atomics window-type-1 window-type-2 "
+    can="reg_mr_fd rereg_mr_fd memfd native atomics window-type-1 window-type-2 "
         "window-dma-buf rdma-cm mlx5-queues gives-back pci",
     model=("--no-paging",), kernels=("base", "debug"),
-    programs="access/(data|protection)|exporters/pinned|faults/steps|"
-             "interface/(device|errors)|leaving/(exporter|process)|"
+    programs="access/(data|protection)|exporters/(gpu|gpu_gone|pinned)|faults/steps|"
+             "interface/(device|errors)|leaving/(device|exporter|process)|"
              "mkeys/(changes|data|windows)|rereg/.*")
 
 DEVICES = [RXE, CONNECTX, CONNECTX_PINNED]

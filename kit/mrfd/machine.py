@@ -24,8 +24,9 @@ console.log.  The device "connectx-2", besides, is a second one, with connectx-2
 
 The device "gpu" is the GPU of the tests: an ivshmem-plain whose BAR is a memory file, which
 the host can look at (Guest.vram), and in the guest the driver tests/gpu, which is loaded
-before the command starts.  It and a ConnectX are then behind one PCIe switch, since the kernel
-lets them reach each other (peer-to-peer) only so.
+before the command starts.  It and a ConnectX are then behind one PCIe switch, since on an
+emulated CPU the kernel lets them reach each other (peer-to-peer) only so.  The device "gpu-apart"
+is the same GPU without the switch.
 """
 
 import contextlib
@@ -54,10 +55,11 @@ MODEL_FAILED = 99  # of kit/with-connectx
 KERNELS = {"base": [], "debug": ["--debug"], "kcsan": ["--kcsan"], "stock": ["--stock"]}
 MODEL_SOCKET = "/tmp/connectx"  # in the userland of one guest
 MODELS = {"connectx": MODEL_SOCKET, "connectx-2": f"{MODEL_SOCKET}-2"}
-VRAM = 16 << 20  # bytes, of the device "gpu"
+VRAM = 16 << 20  # bytes, of the GPU
+GPUS = ("gpu", "gpu-apart")
 # A model has a PCIe port of its own: QEMU hides the link of a device that has none.
 DEVICES = {"virtio-gpu": "virtio-gpu-pci",
-           "gpu": "ivshmem-plain,bus=port98,memdev=vram",
+           **dict.fromkeys(GPUS, "ivshmem-plain,bus=port98,memdev=vram"),
            **{name: json.dumps({"driver": "vfio-user-pci", "bus": f"port{99 + number}",
                                 "socket": {"type": "unix", "path": path}})
               for number, (name, path) in enumerate(MODELS.items())}}
@@ -117,7 +119,7 @@ def kernel_image(kernel="base"):
 
 @functools.cache
 def gpu_module(kernel="base"):
-    """The path inside of the module for the device "gpu"; it is built if needed."""
+    """The path inside of the module for the GPU of the tests; it is built if needed."""
     if kernel not in KERNELS or kernel == "stock":
         raise BootError("the device gpu has a driver for the kit's kernels only: base, debug, "
                         "kcsan")
@@ -248,7 +250,7 @@ class Guest:
     command   list of words
     kernel    base, debug, kcsan, stock, or the path of a bzImage
     devices   what QEMU's -device takes; bus=portN makes a port to unplug from; "connectx";
-              "gpu", and then there is vram, its memory as a mmap.mmap
+              "gpu" or "gpu-apart", and then there is vram, its memory as a mmap.mmap
     append    more for the kernel's command line
     links     the network: a list of connected sockets (see network()); mac: its number there
     fabric    the socket of a fabric.Fabric; without one its ConnectX is alone
@@ -313,7 +315,7 @@ class Guest:
             self.log_dir = log_directory(self.name)
         os.makedirs(self.log_dir, exist_ok=True)
         self._files = [os.open(image, os.O_RDONLY), initramfs(self._records())]
-        if "gpu" in self.devices:
+        if self._has_gpu():
             self.vram = self._make_vram()
         self._ends, theirs = {}, {}
         for channel in ("console", "out", "status", "qmp"):
@@ -420,7 +422,7 @@ class Guest:
             yield f"modules={inside(os.path.dirname(kernel_image(self.kernel)))}/modules"
         for item in env.items():
             yield "env=%s=%s" % item
-        gpu = [f"{GUEST}/gpu", gpu_module(self.kernel)] if "gpu" in self.devices else []
+        gpu = [f"{GUEST}/gpu", gpu_module(self.kernel)] if self._has_gpu() else []
         for word in gpu + self.setup + self.command:
             yield b"arg=" + os.fsencode(word)
 
@@ -452,19 +454,23 @@ class Guest:
         ports = re.findall(r"""bus["':= ]+(port\d+)""", " ".join(devices))
         kind = "pcie-root-port"
         if self.vram:
-            kind = "xio3130-downstream,bus=switch"
             words += ["-object", f"memory-backend-file,id=vram,size={VRAM},share=on,"
-                      f"mem-path=/proc/self/fd/{self._files[2]}", "-device",
-                      "pcie-root-port,id=root,chassis=200,slot=200", "-device",
-                      "x3130-upstream,id=switch,bus=root"]
+                      f"mem-path=/proc/self/fd/{self._files[2]}"]
+        if "gpu" in self.devices:
+            kind = "xio3130-downstream,bus=switch"
+            words += ["-device", "pcie-root-port,id=root,chassis=200,slot=200",
+                      "-device", "x3130-upstream,id=switch,bus=root"]
         for number, port in enumerate(dict.fromkeys(ports)):
             words += ["-device", f"{kind},id={port},chassis={number + 1},slot={number + 1}"]
         for device in devices:
             words += ["-device", device]
         return words
 
+    def _has_gpu(self):
+        return any(gpu in self.devices for gpu in GPUS)
+
     def _make_vram(self):
-        """The memory of the device "gpu": a file for QEMU, and a mapping of it."""
+        """The memory of the GPU: a file for QEMU, and a mapping of it."""
         self._files.append(os.memfd_create("vram"))
         os.ftruncate(self._files[-1], VRAM)
         return mmap.mmap(self._files[-1], VRAM)

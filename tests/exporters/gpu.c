@@ -2,10 +2,11 @@
 /*
  * A buffer of a GPU, which TTM keeps in VRAM or in system memory (tests/gpu).
  *
- * An importer with DMA and peer-to-peer reaches it in either, and follows when it moves or is
- * evicted: mlx5 holds nothing.  Soft-RoCE copies by the CPU, so it pins the buffer, and as
- * with amdgpu and xe a pin without peer-to-peer moves it to system memory; where the driver
- * lets it be pinned in VRAM, Soft-RoCE reaches it there through the I/O accessors.
+ * An importer with DMA and peer-to-peer reaches it in either.  mlx5 follows when it moves or is
+ * evicted, and holds nothing; without page faults it pins the buffer where it is.  Soft-RoCE
+ * copies by the CPU, so it pins the buffer, and as with amdgpu and xe a pin without peer-to-peer
+ * moves it to system memory; where the driver lets it be pinned in VRAM, Soft-RoCE reaches it
+ * there through the I/O accessors.
  *
  * A region is written and read by RDMA, and looked at through a mapping, which shows the
  * buffer wherever it is.
@@ -94,7 +95,7 @@ TEST_F(placed, is_held_as_the_importer_needs_it)
 		ASSERT_EQ(by_dma() ? MRFD_GPU_PEER : MRFD_GPU_NOT_ASKED, q.why);
 		ASSERT_EQ(by_dma(), q.peers);
 		ASSERT_EQ(by_dma(), q.maps);
-		ASSERT_EQ(!by_dma(), q.pins);
+		ASSERT_EQ(pins(), q.pins);
 		ASSERT_EQ(!by_dma(), q.vmaps);
 		ASSERT_EQ(!by_dma(), q.brackets);
 		mr_close(mr);
@@ -226,7 +227,7 @@ TEST_F(gpu, that_may_be_pinned_in_VRAM_is_reached_there)
 	fill(c->buf.cpu, SIZE, 2);
 	ASSERT_TRUE(rdma_reads(c, mr, 2));
 	ASSERT_EQ(MRFD_GPU_VRAM, gpu_query(&c->buf).place);
-	ASSERT_EQ(!by_dma(), gpu_query(&c->buf).pins);
+	ASSERT_EQ(pins(), gpu_query(&c->buf).pins);
 	ASSERT_EQ(0, gpu_query(&c->buf).moves);
 	mr_close(mr);
 }
@@ -236,7 +237,7 @@ TEST_F(gpu, does_not_move_while_it_is_pinned)
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr;
 
-	need("vmap");
+	need_pins();
 	mr = must(case_reg(c));
 	ASSERT_TRUE(rdma_write(c, mr, 1));
 	ASSERT_EQ(EBUSY, gpu_move(&c->buf, MRFD_GPU_VRAM, 0));
@@ -305,11 +306,12 @@ TEST_F(gpu, moves_between_registrations)
 	}
 }
 
-/* Other buffers take the VRAM: what is registered keeps its bytes wherever it is. */
+/* Other buffers take the VRAM: what is registered keeps its bytes wherever it is then. */
 TEST_F(gpu, that_is_evicted_keeps_its_bytes)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr = must(case_reg(c));
+	bool stays = by_dma() && pins();
 	struct mrfd_gpu_query q;
 
 	ASSERT_TRUE(rdma_write(c, mr, 1));
@@ -317,9 +319,9 @@ TEST_F(gpu, that_is_evicted_keeps_its_bytes)
 	take_vram(c);
 	ASSERT_LT(0, gpu_info(&c->buf).evictions);
 	q = gpu_query(&c->buf);
-	ASSERT_EQ(MRFD_GPU_SYSTEM, q.place);
+	ASSERT_EQ(stays ? MRFD_GPU_VRAM : MRFD_GPU_SYSTEM, q.place);
 	if (by_dma()) /* Soft-RoCE's was not in VRAM any more */
-		ASSERT_EQ(1, q.evictions);
+		ASSERT_EQ(!stays, q.evictions);
 	ASSERT_TRUE(rdma_reads(c, mr, 1));
 	ASSERT_TRUE(rdma_write(c, mr, 2));
 	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 2, "buffer"));
@@ -331,7 +333,7 @@ TEST_F(gpu, that_is_evicted_keeps_its_bytes)
 TEST_F(gpu, that_is_evicted_late_keeps_its_bytes)
 {
 	struct gpu_case *c = &self->c;
-	struct ibv_mr *mr = by_dma() ? must(case_reg(c)) : NULL;
+	struct ibv_mr *mr = pins() ? NULL : must(case_reg(c));
 	double start = now(), took;
 
 	fill(c->buf.cpu, SIZE, 1);
@@ -348,13 +350,52 @@ TEST_F(gpu, that_is_evicted_late_keeps_its_bytes)
 	mr_close(mr);
 }
 
-/* VRAM that Soft-RoCE has pinned is not evicted; what is not pinned, and is, loses no byte. */
+/* How many pages TTM may have before it swaps out; returns how many it might have. */
+static long limit_ttm(long pages)
+{
+	static const char path[] = "/sys/module/ttm/parameters/pages_limit";
+	FILE *f = must(fopen(path, "r+"));
+	long before = -1;
+
+	if (fscanf(f, "%ld", &before) != 1 || fseek(f, 0, SEEK_SET) ||
+	    fprintf(f, "%ld", pages) < 0 || fclose(f))
+		fail_case("%s", path);
+	return before;
+}
+
+/* Its pages go to the swap file of the GPU's driver, and come back with the next access. */
+TEST_F(gpu, that_is_swapped_out_keeps_its_bytes)
+{
+	struct gpu_case *c = &self->c;
+	struct ibv_mr *mr;
+	long limit;
+	int err;
+
+	need("follows-moves");
+	case_replace(c, GPU_SYSTEM, 0);
+	mr = must(case_reg(c));
+	ASSERT_TRUE(rdma_write(c, mr, 1));
+	ASSERT_EQ(1, gpu_query(&c->buf).maps);
+	limit = limit_ttm(1);
+	err = gpu_try_open(&c->other[0], GPU_SYSTEM, SIZE, 0);
+	limit_ttm(limit);
+	ASSERT_EQ(0, err);
+	ASSERT_EQ(0, gpu_query(&c->buf).maps);
+	fill(c->other[0].cpu, SIZE, 100);
+	ASSERT_TRUE(rdma_reads(c, mr, 1));
+	ASSERT_TRUE(rdma_write(c, mr, 2));
+	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 2, "buffer"));
+	ASSERT_TRUE(filled(c->other[0].cpu, SIZE, 100, "another buffer"));
+	mr_close(mr);
+}
+
+/* VRAM that is pinned is not evicted; what is not pinned, and is, loses no byte. */
 TEST_F(gpu, that_is_pinned_in_VRAM_is_not_evicted)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr;
 
-	need("vmap");
+	need_pins();
 	case_replace(c, GPU_VRAM, MRFD_GPU_ONLY | MRFD_GPU_CPU_PIN);
 	mr = must(case_reg(c));
 	ASSERT_TRUE(rdma_write(c, mr, 1));
@@ -470,7 +511,7 @@ TEST_F_TIMEOUT(gpu, keeps_its_bytes_if_it_moves_under_traffic, 60)
 			ASSERT_TRUE(rdma_reads(c, mr, rounds - 1));
 		ASSERT_TRUE(rdma_write(c, mr, rounds++));
 		ASSERT_TRUE(filled(c->buf.cpu, SIZE, rounds - 1, "buffer"));
-		if (by_dma())
+		if (!pins())
 			continue; /* the region follows */
 		mr_close(mr);
 		mr = NULL;

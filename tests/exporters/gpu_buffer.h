@@ -27,20 +27,28 @@
 struct gpu_case {
 	struct ibv_context *ctx;
 	struct pair pair;
-	struct memory buf, host, vgem, odp, other[OTHERS];
-	struct ibv_mr *host_mr, *paged;
+	struct memory buf, host, vgem, other[OTHERS];
+	struct ibv_mr *host_mr;
 };
 
-/* Whether the device reaches a buffer by DMA, with peer-to-peer, and follows its moves. */
-static inline bool by_dma(void)
+/* Whether an MR holds the buffer in place; if not, it follows the buffer when that moves. */
+static inline bool pins(void)
 {
-	return device_can("follows-moves");
+	return !device_can("follows-moves");
 }
 
-/*
- * In 6.12 mlx5_ib makes the queue of page faults with the first MR for on-demand paging, and
- * not with one of a dma-buf, so there is such a one.
- */
+/* Whether the device reaches a buffer by DMA, with peer-to-peer; if not, by the CPU. */
+static inline bool by_dma(void)
+{
+	return !pins() || device_can("gives-back");
+}
+
+static inline void need_pins(void)
+{
+	if (!pins())
+		skip_case("an MR of this device pins no buffer");
+}
+
 static inline void case_open(struct gpu_case *c, enum memory_kind kind, uint32_t flags)
 {
 	need("reg_mr_fd");
@@ -50,11 +58,6 @@ static inline void case_open(struct gpu_case *c, enum memory_kind kind, uint32_t
 	c->host_mr = memory_reg(&c->host, c->pair.pd, ALL_ACCESS);
 	memory_open(&c->vgem, VGEM, SIZE);
 	gpu_open(&c->buf, kind, SIZE, flags);
-	if (!device_can("on-demand"))
-		return;
-	memory_open(&c->odp, HOST, PAGE);
-	c->paged = must(ibv_reg_mr(c->pair.pd, c->odp.cpu, PAGE,
-				   IBV_ACCESS_ON_DEMAND | IBV_ACCESS_LOCAL_WRITE));
 }
 
 /* Close all of it; a case may open it again. */
@@ -64,11 +67,9 @@ static inline void case_shut(struct gpu_case *c)
 		memory_close(&c->other[i]);
 	memory_close(&c->buf);
 	memory_close(&c->vgem);
-	mr_close(c->paged);
 	mr_close(c->host_mr);
 	pair_close(&c->pair);
 	device_close(c->ctx);
-	memory_close(&c->odp);
 	memory_close(&c->host);
 	memset(c, 0, sizeof(*c));
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The GPU of the tests, seen from the host, which has its VRAM as a file: what the ConnectX
-model writes by DMA is in VRAM itself, and not in a copy that only the guest sees."""
+model writes by DMA is in VRAM itself, and not in a copy that only the guest sees.  And in a
+guest where no path leads from the ConnectX to the GPU."""
 
 import os
 import sys
@@ -11,7 +12,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import machine  # noqa: E402
 from mrfd import programs  # noqa: E402
-from mrfd.devices import CONNECTX  # noqa: E402
+from mrfd.devices import CONNECTX, CONNECTX_PINNED  # noqa: E402
 
 PROGRAM = "exporters/gpu"
 # It writes 64 pages of the pattern of seed 1 by RDMA into a buffer that stays in VRAM, and
@@ -32,13 +33,30 @@ def pattern(size, seed):
 class Gpu(unittest.TestCase):
     def test_RDMA_writes_into_VRAM(self):
         out = programs.build_tests([PROGRAM])
-        guest = machine.Guest([f"{out}/{PROGRAM}", "-r", CASE],
-                              **programs.test_guest("base", CONNECTX, gpu=True))
-        guest.run()
-        self.assertEqual(guest.status, 0, guest.output.decode() + guest.tail())
-        at = guest.vram.find(pattern(SIZE, SEED))
-        self.assertNotEqual(at, -1, "the pattern is nowhere in VRAM")
-        self.assertEqual(at % PAGE, 0)
+        for device in CONNECTX, CONNECTX_PINNED:
+            with self.subTest(device=device.name):
+                guest = machine.Guest([f"{out}/{PROGRAM}", "-r", CASE],
+                                      **programs.test_guest("base", device, gpu=True))
+                guest.run()
+                self.assertEqual(guest.status, 0, guest.output.decode() + guest.tail())
+                at = guest.vram.find(pattern(SIZE, SEED))
+                self.assertNotEqual(at, -1, "the pattern is nowhere in VRAM")
+                self.assertEqual(at % PAGE, 0)
+
+
+class Apart(unittest.TestCase):
+    def test_without_a_path_a_buffer_is_reached_in_system_memory(self):
+        out = programs.build_tests(["guests/apart"])
+        for device in CONNECTX, CONNECTX_PINNED:
+            with self.subTest(device=device.name):
+                options = programs.test_guest("base", device)
+                options["devices"].append("gpu-apart")
+                # The CPU of an AMD host joins the root ports (cpu_supports_p2pdma()).
+                guest = machine.Guest([f"{out}/guests/apart"], accel="tcg", **options)
+                guest.run()
+                said = guest.output.decode()
+                self.assertEqual(guest.status, 0, said + guest.tail())
+                self.assertIn("# Totals: pass:3 fail:0 xfail:0 xpass:0 skip:0 error:0", said)
 
 
 class Mistakes(unittest.TestCase):
