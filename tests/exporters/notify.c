@@ -37,10 +37,9 @@ TEST_F(odd, is_not_held_by_a_region)
 	ASSERT_EQ(0, query(self->buf.fd).attachments);
 }
 
-TEST_F(odd, is_followed_when_it_moves)
+static void is_followed(struct __test_metadata *_metadata, FIXTURE_DATA(odd) *self,
+			struct ibv_mr *mr)
 {
-	struct ibv_mr *mr = must(reg(self, RWA));
-
 	for (int i = 0; i < 10; i++) {
 		ASSERT_TRUE(rdma_write(self, mr, i));
 		ASSERT_EQ(0, move(self->buf.fd, 0));
@@ -49,6 +48,17 @@ TEST_F(odd, is_followed_when_it_moves)
 	}
 	ASSERT_EQ(10, query(self->buf.fd).moves);
 	mr_close(mr);
+}
+
+TEST_F(odd, is_followed_when_it_moves)
+{
+	is_followed(_metadata, self, must(reg(self, RWA)));
+}
+
+/* Upstream's verb has an op of its own in the driver. */
+TEST_F(odd, is_followed_by_a_region_of_ibv_reg_dmabuf_mr)
+{
+	is_followed(_metadata, self, must(reg_dmabuf(self, RWA)));
 }
 
 /* The pages have their bytes when the fence of the move has signaled, and not before. */
@@ -62,15 +72,23 @@ TEST_F(odd, is_not_read_before_its_move_is_done)
 	mr_close(mr);
 }
 
-TEST_F(odd, that_has_no_memory_any_more_cannot_be_reached)
+static void is_lost(struct __test_metadata *_metadata, FIXTURE_DATA(odd) *self, struct ibv_mr *mr)
 {
-	struct ibv_mr *mr = must(reg(self, RWA));
-
 	ASSERT_TRUE(rdma_write(self, mr, 1));
 	take_memory(self->buf.fd);
 	ASSERT_EQ(0, query(self->buf.fd).pages);
 	ASSERT_FALSE(rdma_write(self, mr, 2));
 	mr_close(mr);
+}
+
+TEST_F(odd, that_has_no_memory_any_more_cannot_be_reached)
+{
+	is_lost(_metadata, self, must(reg(self, RWA)));
+}
+
+TEST_F(odd, that_has_no_memory_any_more_cannot_be_reached_by_ibv_reg_dmabuf_mr)
+{
+	is_lost(_metadata, self, must(reg_dmabuf(self, RWA)));
 }
 
 struct mover {

@@ -65,13 +65,21 @@ static uint64_t vram_free(const struct memory *gpu)
 	return info.vram_size - info.vram_used;
 }
 
-/* Take all VRAM but the owner's; buffers that are ONLY there do not move. */
+/*
+ * Take all VRAM but the owner's; buffers that are ONLY there do not move.  What is free later
+ * is then what the owner had.  A PCI function reaches VRAM, so there the owner has some.
+ */
 static void fill_vram(struct reuse *r, const struct memory *gpu)
 {
+	errno = 0;
 	r->owner_has_vram = gpu_info(gpu).vram_used;
+	if (!r->owner_has_vram && device_can("pci"))
+		fail_case("the owner has no VRAM");
 	for (size_t size = 8 << 20; size >= LANE_SIZE; size /= 2)
 		while (vram_free(gpu) >= size && r->chunks < CHUNKS)
 			gpu_open(&r->chunk[r->chunks++], GPU_VRAM, size, MRFD_GPU_ONLY);
+	if (vram_free(gpu) >= LANE_SIZE)
+		fail_case("VRAM is not full");
 }
 
 /* Take what the owner has left as soon as it is free, while its teardown goes on. */
