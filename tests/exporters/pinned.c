@@ -7,7 +7,6 @@
 #include "exporters/test_buffer.h"
 #include <pthread.h>
 #include <stdatomic.h>
-#include <string.h>
 
 #define RACES 60
 #define PAGES_OF_OTHERS (4 * SIZE)
@@ -172,11 +171,6 @@ static void *write_on(void *arg)
 	return NULL;
 }
 
-static bool is_zero(const struct memory *m)
-{
-	return !*m->cpu && !memcmp(m->cpu, m->cpu + 1, m->size - 1);
-}
-
 /*
  * What the exporter frees belongs to others at once, so no packet may reach it.
  *
@@ -200,7 +194,7 @@ TEST_F(odd, may_be_taken_back_amid_traffic)
 		test_exporter_open(&others, PAGES_OF_OTHERS, 0);
 		ASSERT_TRUE(given_back(self));
 		ASSERT_EQ(0, pthread_join(thread, NULL));
-		ASSERT_TRUE(is_zero(&others));
+		ASSERT_TRUE(memory_is_zero(&others));
 		memory_close(&others);
 		pair_connect(&self->pair, IBV_MTU_1024);
 		ASSERT_TRUE(is_refused(self, w.mr->rkey));

@@ -17,6 +17,7 @@
 #include "lib/gone.h"
 #include "lib/harness.h"
 #include "lib/pattern.h"
+#include "lib/test_exporter.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@
 
 #define CHUNKS 16
 #define PAGES_OF_OTHERS (32 << 20)
+#define KERNEL_PAGES (4 << 20)
 #define ROUNDS 2
 
 /* Memory that others get. */
@@ -35,6 +37,8 @@ struct reuse {
 	unsigned int chunks;
 	bool owner_has_vram;	/* Soft-RoCE has its buffers in system memory */
 	uint8_t *pages;
+	/* The kernel keeps movable pages apart; these are of the other kind, as an exporter's. */
+	struct memory kernel_pages;
 };
 
 FIXTURE(process)
@@ -95,6 +99,7 @@ static void take_what_is_left(struct reuse *r, const struct memory *gpu)
 		gpu_open(&r->hole, GPU_VRAM, LANE_SIZE, MRFD_GPU_ONLY);
 		fill(r->hole.cpu, LANE_SIZE, 77);
 	}
+	test_exporter_open(&r->kernel_pages, KERNEL_PAGES, 0);
 	r->pages = mmap(NULL, PAGES_OF_OTHERS, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (r->pages == MAP_FAILED)
@@ -108,6 +113,10 @@ static bool others_untouched(struct reuse *r)
 		printf("# pages of others were written\n");
 		return false;
 	}
+	if (!memory_is_zero(&r->kernel_pages)) {
+		printf("# pages of another exporter were written\n");
+		return false;
+	}
 	return !r->owner_has_vram || filled(r->hole.cpu, LANE_SIZE, 77, "VRAM of others");
 }
 
@@ -116,6 +125,7 @@ static void reuse_close(struct reuse *r)
 	for (unsigned int i = 0; i < r->chunks; i++)
 		memory_close(&r->chunk[i]);
 	memory_close(&r->hole);
+	memory_close(&r->kernel_pages);
 	if (r->pages)
 		munmap(r->pages, PAGES_OF_OTHERS);
 	*r = (struct reuse){};

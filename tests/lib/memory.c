@@ -218,6 +218,11 @@ void memory_mark(struct memory *m)
 	memcpy(m->before, m->cpu, m->size);
 }
 
+bool memory_is_zero(const struct memory *m)
+{
+	return !*m->cpu && !memcmp(m->cpu, m->cpu + 1, m->size - 1);
+}
+
 bool memory_untouched(const struct memory *m)
 {
 	return !memcmp(m->cpu, m->before, m->size) || memory_only_changed(m, 0, 0);

@@ -44,6 +44,7 @@ void memory_open_filled(struct memory *m, enum memory_kind kind, size_t size, ui
 void memory_close(struct memory *m);
 void memory_close_fd(struct memory *m);
 
+bool memory_is_zero(const struct memory *m);
 /* Keep a copy of its bytes.  Later: whether no byte changed, or none but the N at FROM. */
 void memory_mark(struct memory *m);
 bool memory_untouched(const struct memory *m);
