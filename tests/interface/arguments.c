@@ -186,4 +186,32 @@ TEST_F(uapi, optional_flags_of_the_memory_are_ignored)
 	}
 }
 
+/* Those that the kernel does not know, and those that it does; a peer sees no difference. */
+TEST_F(uapi, optional_access_flags_are_ignored)
+{
+	static const uint32_t optional[] = {
+		IBV_ACCESS_OPTIONAL_FIRST << 1, IBV_ACCESS_OPTIONAL_RANGE,
+	};
+
+	for (int i = 0; i < ARRAY_SIZE(optional); i++) {
+		for (int e = 0; e < NR_ENTRIES; e++) {
+			struct fd_call c = right_call(self, false);
+			struct keys keys;
+
+			c.access |= optional[i];
+			ASSERT_EQ(0, fd_call(self->ctx->cmd_fd, e, &c, &keys));
+			ASSERT_EQ(0, mr_dereg(self->ctx->cmd_fd, e, keys.handle));
+			c.type = T_MEMFD;
+			c.fd = self->memfd.fd;
+			ASSERT_EQ(0, fd_call(self->ctx->cmd_fd, e, &c, &keys));
+			ASSERT_EQ(0, mr_dereg(self->ctx->cmd_fd, e, keys.handle));
+			c = right_call(self, true);
+			c.access |= optional[i];
+			expect(self, true, entry_name[e], "optional access flags",
+			       fd_call(self->ctx->cmd_fd, e, &c, &keys), 0);
+		}
+	}
+	ASSERT_EQ(0, self->failures);
+}
+
 TEST_HARNESS_MAIN

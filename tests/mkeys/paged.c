@@ -255,6 +255,102 @@ TEST_F(paged, does_not_reach_the_mapping_of_a_buffer)
 	}
 }
 
+/* Whether the implicit MR reaches memory that was taken away, and the mapping of a memfd. */
+static bool implicit_works(FIXTURE_DATA(paged) *self, struct ends *e, bool may_write)
+{
+	static uint32_t seed = 1000;
+	uint32_t rkey = self->mr[IMPLICIT]->rkey;
+
+	for (int i = IMPLICIT; i <= FILE_; i += FILE_ - IMPLICIT) {
+		struct piece *p = &self->piece[i];
+		uint64_t addr = (uintptr_t)p->of->cpu + p->at;
+
+		take_away(self);
+		if (may_write ? !key_writes(e, rkey, addr, p, 1, ++seed) :
+				!key_refuses(e, IBV_WR_RDMA_WRITE, rkey, addr, p->n, p, 1))
+			return false;
+		take_away(self);
+		if (!key_reads(e, rkey, addr, p, 1, ++seed))
+			return false;
+	}
+	return true;
+}
+
+/* Whether nothing is reached by this key, not even to read it. */
+static bool implicit_refuses(FIXTURE_DATA(paged) *self, struct ends *e, uint32_t rkey)
+{
+	struct piece *p = &self->piece[IMPLICIT];
+	uint64_t addr = (uintptr_t)p->of->cpu + p->at;
+
+	return key_refuses(e, IBV_WR_RDMA_WRITE, rkey, addr, p->n, p, 1) &&
+	       key_refuses(e, IBV_WR_RDMA_READ, rkey, addr, p->n, p, 1);
+}
+
+/* The MR gets other keys, and those of before are dead, whatever the PD of who tries. */
+static bool implicit_changes(FIXTURE_DATA(paged) *self, struct ends other[2], int flags,
+			     struct ibv_pd *pd, int access)
+{
+	struct ibv_mr *mr = self->mr[IMPLICIT], was = *mr;
+
+	if (ibv_rereg_mr_fd_iova(mr, flags, pd, 0, 0, 0, IBV_MR_FD_TYPE_DMABUF, -1, access)) {
+		printf("# flags %d: %s\n", flags, strerror(errno));
+		return false;
+	}
+	return mr->lkey != was.lkey && mr->rkey != was.rkey && !mr->addr &&
+	       mr->length == SIZE_MAX && mr->pd == (flags & CHANGE_PD ? pd : was.pd) &&
+	       implicit_refuses(self, &other[0], was.rkey) &&
+	       implicit_refuses(self, &other[1], was.rkey);
+}
+
+/* The memory that is not there yet has the new PD and rights too. */
+TEST_F(paged, has_another_pd_and_other_rights_after_a_rereg)
+{
+	const int paged = IBV_ACCESS_ON_DEMAND;
+	struct ends end[2] = { self->e, self->e };	/* their responders differ in the PD */
+	struct ibv_pd *pd[2] = { self->e.pd, must(ibv_alloc_pd(self->e.ctx)) };
+	struct ibv_mr *mr = self->mr[IMPLICIT], was;
+	int mrs = mr_count();
+
+	for (int i = 0; i < 2; i++)
+		pair_open(&end[i].pair, self->e.ctx, (struct ibv_pd *[]){ pd[0], pd[i] });
+	for (int i = 0; i < 2; i++) {
+		ASSERT_TRUE(implicit_works(self, &end[0], true));
+		ASSERT_TRUE(implicit_changes(self, end, CHANGE_PD, pd[1], 0));
+		ASSERT_TRUE(implicit_works(self, &end[1], true));
+		ASSERT_TRUE(implicit_refuses(self, &end[0], mr->rkey));
+
+		/* With local write, because memory taken to be read cannot get rights to write. */
+		ASSERT_TRUE(implicit_changes(self, end, CHANGE_ACCESS, NULL,
+					     LOCAL_WRITE | REMOTE_READ | paged));
+		ASSERT_TRUE(implicit_works(self, &end[1], false));
+		ASSERT_TRUE(implicit_refuses(self, &end[0], mr->rkey));
+
+		/* Nobody can pin all of the address space. */
+		was = *mr;
+		errno = 0;
+		ASSERT_EQ(IBV_REREG_MR_ERR_INPUT,
+			  ibv_rereg_mr_fd_iova(mr, CHANGE_ACCESS, NULL, 0, 0, 0,
+					       IBV_MR_FD_TYPE_DMABUF, -1, RWA));
+		ASSERT_EQ(EOPNOTSUPP, errno);
+		ASSERT_EQ(0, memcmp(&was, mr, sizeof(was)));
+		ASSERT_TRUE(implicit_works(self, &end[1], false));
+
+		ASSERT_TRUE(implicit_changes(self, end, CHANGE_PD | CHANGE_ACCESS, pd[0],
+					     RWA | paged));
+		ASSERT_TRUE(implicit_refuses(self, &end[1], mr->rkey));
+		ASSERT_EQ(mrs, mr_count());
+	}
+	ASSERT_TRUE(implicit_works(self, &end[0], true));
+	/* As the lkey too, beside the others. */
+	for (int i = 0; i < KINDS; i++) {
+		ASSERT_TRUE(gathers(self, i, 10 + i));
+		ASSERT_TRUE(scatters(self, i, 20 + i, true));
+	}
+	for (int i = 0; i < 2; i++)
+		pair_close(&end[i].pair);
+	pd_close(pd[1]);
+}
+
 /* The children of an implicit MR have mkeys of the same cache as others have. */
 TEST_F(paged, ends_before_and_after_the_others)
 {

@@ -5,6 +5,7 @@
  * kind of memory to every other, with every combination of flags.
  */
 #include "lib/counts.h"
+#include "lib/gpu.h"
 #include "lib/harness.h"
 #include "lib/memory.h"
 #include "lib/pair.h"
@@ -45,6 +46,10 @@ MOVE(memfd, MEMFD, bochs, BOCHS);
 MOVE(bochs, BOCHS, host, HOST);
 MOVE(bochs, BOCHS, vgem, VGEM);
 MOVE(bochs, BOCHS, memfd, MEMFD);
+/* The case with every combination goes back each time, so each of these is both ways. */
+MOVE(vram, GPU_VRAM, host, HOST);
+MOVE(vram, GPU_VRAM, vgem, VGEM);
+MOVE(memfd, MEMFD, vram, GPU_VRAM);
 
 FIXTURE_SETUP(rereg)
 {
@@ -71,6 +76,25 @@ FIXTURE_TEARDOWN(rereg)
 	memory_close(&self->to);
 	memory_close(&self->local);
 	device_close(self->ctx);
+}
+
+/*
+ * Whether nothing holds a buffer of the GPU but the MR if that is on it; while it is, a device
+ * with DMA has left the buffer in VRAM.
+ */
+static bool held(const struct memory *m, const struct memory *now)
+{
+	struct mrfd_gpu_query q;
+
+	if (m->kind != GPU_VRAM)
+		return true;
+	if (m != now)
+		return gpu_at_rest(m);
+	q = gpu_query(m);
+	if (q.attachments == 1 && (q.place == MRFD_GPU_VRAM) == !device_can("vmap"))
+		return true;
+	printf("# %u attachments, place %u\n", q.attachments, q.place);
+	return false;
 }
 
 /*
@@ -142,6 +166,8 @@ TEST_F_TIMEOUT(rereg, every_combination_of_flags, 90)
 		ASSERT_EQ(pd, self->mr->pd);
 		ASSERT_EQ(iova, (uintptr_t)self->mr->addr);
 		ASSERT_EQ(now->size, self->mr->length);
+		ASSERT_TRUE(held(&self->from, now));
+		ASSERT_TRUE(held(&self->to, now));
 		ASSERT_TRUE(reaches(self, pd, now, 4000, iova + 4000, 5000,
 				    !(flags & CHANGE_ACCESS))) {
 			TH_LOG("flags %d", flags);
@@ -303,7 +329,7 @@ FIXTURE_TEARDOWN(chain)
 }
 
 #define CHAIN 1000
-#define KINDS 4		/* the last one is I/O memory */
+#define KINDS 5		/* the last one is I/O memory */
 
 /*
  * A thousand reregs with random flags, over memory of all kinds: the MR never holds more
@@ -311,7 +337,7 @@ FIXTURE_TEARDOWN(chain)
  */
 TEST_F_TIMEOUT(chain, of_a_thousand_leaves_nothing, 200)
 {
-	static const enum memory_kind kinds[KINDS] = { HOST, VGEM, MEMFD, BOCHS };
+	static const enum memory_kind kinds[KINDS] = { HOST, VGEM, MEMFD, GPU_VRAM, BOCHS };
 	struct ibv_context *ctx = device_open();
 	struct ibv_pd *pd[2] = { must(ibv_alloc_pd(ctx)), must(ibv_alloc_pd(ctx)) };
 	struct memory at[KINDS], *now = &at[0];
@@ -335,6 +361,8 @@ TEST_F_TIMEOUT(chain, of_a_thousand_leaves_nothing, 200)
 		ASSERT_TRUE(kept_keys(mr, &was, flags));
 		was = *mr;
 		now = flags & TRANS ? to : now;
+		for (int k = 0; k < n; k++)
+			ASSERT_TRUE(held(&at[k], now));
 		/* The process is not charged for a dma-buf. */
 		ASSERT_EQ(now->kind == HOST || now->kind == MEMFD ? SIZE / 1024 : 0, pinned_kb());
 	}

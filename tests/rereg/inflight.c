@@ -15,6 +15,7 @@
  * times under as many operations.
  */
 #include "lib/clock.h"
+#include "lib/gpu.h"
 #include "lib/harness.h"
 #include "lib/memory.h"
 #include "lib/pair.h"
@@ -62,6 +63,8 @@ FIXTURE_VARIANT_ADD(move, vgem_and_vgem) { .kind = { VGEM, VGEM } };
 FIXTURE_VARIANT_ADD(move, vgem_and_memfd) { .kind = { VGEM, MEMFD } };
 FIXTURE_VARIANT_ADD(move, memfd_and_memfd) { .kind = { MEMFD, MEMFD } };
 FIXTURE_VARIANT_ADD(move, bochs_and_memfd) { .kind = { BOCHS, MEMFD } };
+FIXTURE_VARIANT_ADD(move, vram_and_memfd) { .kind = { GPU_VRAM, MEMFD } };
+FIXTURE_VARIANT_ADD(move, vram_and_vram) { .kind = { GPU_VRAM, GPU_VRAM } };
 
 FIXTURE_SETUP(move)
 {
@@ -312,9 +315,26 @@ static bool poisoned(struct memory *at)
 	return true;
 }
 
-static void log_turns(struct __test_metadata *_metadata, FIXTURE_DATA(move) *self, int turns,
+/* Whether a device with DMA has left a buffer in VRAM all the time. */
+static bool stayed(struct memory *at)
+{
+	struct mrfd_gpu_query q;
+
+	if (at->kind != GPU_VRAM || device_can("vmap"))
+		return true;
+	q = gpu_query(at);
+	if (q.place == MRFD_GPU_VRAM && !q.moves)
+		return true;
+	printf("# the buffer has moved %u times and is at place %u\n", q.moves, q.place);
+	return false;
+}
+
+/* The end of a case that has gone well. */
+static void end_turns(struct __test_metadata *_metadata, FIXTURE_DATA(move) *self, int turns,
 		      const char *what)
 {
+	for (int i = 0; i < 2; i++)
+		ASSERT_TRUE(stayed(&self->at[i]));
 	TH_LOG("%d turns, %llu %s, %llu times sent again", turns,
 	       (unsigned long long)self->done, what, (unsigned long long)self->again);
 }
@@ -362,7 +382,7 @@ static void turns_under_a_writer(struct __test_metadata *_metadata, FIXTURE_DATA
 		ASSERT_TRUE(whole(words(&self->at[i], 0), newest));
 	for (int p = 0; p < PACKETS; p++)
 		ASSERT_EQ((uintptr_t)last * PACKETS + p, newest[p]);
-	log_turns(_metadata, self, turns, "messages");
+	end_turns(_metadata, self, turns, "messages");
 }
 
 TEST_F(move, a_written_packet_is_whole_in_one_buffer)
@@ -430,7 +450,7 @@ TEST_F(move, a_read_packet_is_whole_from_one_buffer)
 	ASSERT_EQ(IBV_WC_SUCCESS, self->failed) {
 		TH_LOG("a read failed: %s", ibv_wc_status_str(self->failed));
 	}
-	log_turns(_metadata, self, turns, "reads");
+	end_turns(_metadata, self, turns, "reads");
 }
 
 static void *add_on(void *arg)
@@ -474,7 +494,7 @@ TEST_F(move, every_atomic_adds_once_to_one_buffer)
 		TH_LOG("an atomic failed: %s", ibv_wc_status_str(self->failed));
 	}
 	ASSERT_EQ(self->done, *word[0] + *word[1]);
-	log_turns(_metadata, self, turns, "atomics");
+	end_turns(_metadata, self, turns, "atomics");
 }
 
 TEST_HARNESS_MAIN

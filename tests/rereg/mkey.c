@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Changes of rights that a device cannot make in place: to on-demand paging and back, and a
- * flag that its keys do not know.  The MR gets other keys then, and has the same memory: not
- * one page is pinned twice for good, and data goes where it went before.
+ * Changes of rights that mlx5 cannot make in place: to on-demand paging and back, a flag that
+ * its keys do not know, and one that nobody knows.  The MR gets other keys then, and has the
+ * same memory: not one page is pinned twice for good, a dma-buf is imported once, and data goes
+ * where it went before.
  */
 #include "lib/counts.h"
+#include "lib/gpu.h"
 #include "lib/harness.h"
 #include "lib/memory.h"
 #include "lib/pair.h"
@@ -15,6 +17,8 @@
 #define PAGED IBV_ACCESS_ON_DEMAND
 /* No key of mlx5 has it, so the driver makes another one. */
 #define UNKNOWN IBV_ACCESS_HUGETLB
+/* Of the optional range, which a kernel ignores where it does not know it. */
+#define OPTIONAL (IBV_ACCESS_OPTIONAL_FIRST << 1)
 
 FIXTURE(rights)
 {
@@ -32,11 +36,11 @@ FIXTURE_VARIANT(rights)
 FIXTURE_VARIANT_ADD(rights, host) { .kind = HOST };
 FIXTURE_VARIANT_ADD(rights, memfd) { .kind = MEMFD };
 FIXTURE_VARIANT_ADD(rights, vgem) { .kind = VGEM };
+FIXTURE_VARIANT_ADD(rights, vram) { .kind = GPU_VRAM };
 
 FIXTURE_SETUP(rights)
 {
 	need("rereg_mr_fd");
-	need("on-demand");
 	self->ctx = device_open();
 	pair_open(&self->pair, self->ctx, NULL);
 	memory_open_filled(&self->at, variant->kind, SIZE, 1);
@@ -51,6 +55,8 @@ FIXTURE_TEARDOWN(rights)
 	mr_close(self->local_mr);
 	pair_close(&self->pair);	/* its queues are pinned too */
 	EXPECT_EQ(0, pinned_kb());
+	if (self->at.kind == GPU_VRAM)
+		EXPECT_TRUE(gpu_at_rest(&self->at));
 	memory_close(&self->at);
 	memory_close(&self->local);
 	device_close(self->ctx);
@@ -77,13 +83,15 @@ static bool works(FIXTURE_DATA(rights) *self, bool may_write)
 				       self->mr->rkey) == IBV_WC_REM_ACCESS_ERR;
 
 		pair_connect(&self->pair, IBV_MTU_1024);
-		return refused && memory_untouched(&self->at);
-	}
-	if (rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->local_mr, self->local.iova, 5000, to,
-		    self->mr->rkey) ||
-	    !filled(self->at.cpu + 4000, 5000, seed, "written") ||
-	    !memory_only_changed(&self->at, 4000, 5000))
+		if (!refused || !memory_untouched(&self->at))
+			return false;
+		fill(self->at.cpu + 4000, 5000, seed);
+	} else if (rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->local_mr, self->local.iova, 5000,
+			   to, self->mr->rkey) ||
+		   !filled(self->at.cpu + 4000, 5000, seed, "written") ||
+		   !memory_only_changed(&self->at, 4000, 5000)) {
 		return false;
+	}
 	memset(self->local.cpu, 0, 5000);
 	return !rdma_op(&self->pair, IBV_WR_RDMA_READ, self->local_mr, self->local.iova, 5000, to,
 			self->mr->rkey) &&
@@ -100,12 +108,25 @@ static bool refused_with(FIXTURE_DATA(rights) *self, int access, int err)
 	return false;
 }
 
+static bool is_dma_buf(const struct memory *m)
+{
+	return m->kind == VGEM || m->kind == GPU_VRAM;
+}
+
+/* Where a rereg never changes the keys, such rights say nothing about them. */
+static void need_other_keys(void)
+{
+	if (device_can("keeps-keys"))
+		skip_case("its rereg keeps the keys");
+}
+
 TEST_F(rights, that_the_keys_do_not_know)
 {
 	long pinned = pinned_kb();
 	int mrs = mr_count();
 
-	if (variant->kind == VGEM) {	/* a dma-buf has no such right */
+	need_other_keys();
+	if (is_dma_buf(&self->at)) {	/* which has no such right */
 		ASSERT_TRUE(refused_with(self, RW | UNKNOWN, EOPNOTSUPP));
 		return;
 	}
@@ -124,10 +145,125 @@ TEST_F(rights, that_the_keys_do_not_know)
 	}
 }
 
+/* A read, which every MR here permits. */
+static bool is_dead(FIXTURE_DATA(rights) *self, uint32_t rkey)
+{
+	bool refused = rdma_op(&self->pair, IBV_WR_RDMA_READ, self->local_mr, self->local.iova, 8,
+			       self->at.iova, rkey) == IBV_WC_REM_ACCESS_ERR;
+
+	pair_connect(&self->pair, IBV_MTU_1024);
+	return refused;
+}
+
+/*
+ * Change the rights.  If mlx5 needs another key for that, the MR has got one and the old one is
+ * dead; a device that keeps the keys has kept them.
+ */
+static bool changes(FIXTURE_DATA(rights) *self, int access, bool other)
+{
+	struct ibv_mr was = *self->mr;
+
+	if (change(self, access)) {
+		printf("# to rights %#x: %s\n", access, strerror(errno));
+		return false;
+	}
+	other &= !device_can("keeps-keys");
+	if ((was.lkey != self->mr->lkey) == other && (was.rkey != self->mr->rkey) == other)
+		return !other || is_dead(self, was.rkey);
+	printf("# with rights %#x rkey %#x is now %#x\n", access, was.rkey, self->mr->rkey);
+	return false;
+}
+
+/* Whether one importer holds it, as the device needs it, and a device with DMA in VRAM. */
+static bool held_once(struct memory *at)
+{
+	const bool by_dma = !device_can("vmap");
+	struct mrfd_gpu_query q;
+
+	if (at->kind != GPU_VRAM)
+		return true;
+	q = gpu_query(at);
+	if (q.attachments == 1 && q.peers == by_dma && q.maps == by_dma &&
+	    q.pins == !device_can("follows-moves") && q.vmaps == !by_dma &&
+	    q.place == (by_dma ? MRFD_GPU_VRAM : MRFD_GPU_SYSTEM))
+		return true;
+	printf("# %u attachments, %u peers, %u maps, %u pins, %u vmaps, place %u\n",
+	       q.attachments, q.peers, q.maps, q.pins, q.vmaps, q.place);
+	return false;
+}
+
+/* The MR goes where the buffer goes, or holds it where it is. */
+static bool follows(FIXTURE_DATA(rights) *self)
+{
+	static const uint32_t places[] = { MRFD_GPU_SYSTEM, MRFD_GPU_VRAM };
+	const int err = device_can("follows-moves") ? 0 : EBUSY;
+
+	for (int i = 0; i < 2 && self->at.kind == GPU_VRAM; i++) {
+		const uint32_t place = err ? gpu_query(&self->at).place : places[i];
+
+		if (gpu_move(&self->at, places[i], 0) != err || !works(self, true) ||
+		    gpu_query(&self->at).place != place)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Write access again, which the memory must have been taken for: mlx5 has imported a dma-buf
+ * anew and only to be read, so there the MR has to be given the buffer.
+ */
+static bool may_write_again(FIXTURE_DATA(rights) *self)
+{
+	if (!is_dma_buf(&self->at) || device_can("keeps-keys"))
+		return changes(self, RW, false);
+	return !memory_rereg(self->mr, TRANS | CHANGE_ACCESS, NULL, &self->at, RW);
+}
+
+/* A change of such a bit changes nothing, but mlx5 cannot know that and makes another key. */
+TEST_F(rights, that_are_optional_and_unknown)
+{
+	long pinned = pinned_kb();
+	int mrs = mr_count();
+
+	for (int i = 0; i < 3; i++) {
+		ASSERT_TRUE(changes(self, RW | OPTIONAL, true));
+		ASSERT_TRUE(held_once(&self->at));
+		ASSERT_TRUE(works(self, true));
+		ASSERT_TRUE(changes(self, REMOTE_READ | OPTIONAL, false));
+		ASSERT_TRUE(works(self, false));
+		ASSERT_TRUE(changes(self, RW | OPTIONAL, false));
+		ASSERT_TRUE(works(self, true));
+		ASSERT_TRUE(changes(self, REMOTE_READ, true));
+		ASSERT_TRUE(held_once(&self->at));
+		ASSERT_TRUE(works(self, false));
+		ASSERT_TRUE(may_write_again(self));
+		ASSERT_TRUE(held_once(&self->at));
+		ASSERT_TRUE(works(self, true));
+		ASSERT_EQ(pinned, pinned_kb());
+		ASSERT_EQ(mrs, mr_count());
+		ASSERT_TRUE(follows(self));
+	}
+}
+
+/* It is a bit of the same range that all know; one that cannot order ignores it. */
+TEST_F(rights, of_relaxed_ordering)
+{
+	for (int i = 0; i < 3; i++) {
+		ASSERT_TRUE(changes(self, RW | IBV_ACCESS_RELAXED_ORDERING, false));
+		ASSERT_TRUE(works(self, true));
+		ASSERT_TRUE(changes(self, REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING, false));
+		ASSERT_TRUE(works(self, false));
+		ASSERT_TRUE(changes(self, RW, false));
+		ASSERT_TRUE(works(self, true));
+		ASSERT_TRUE(held_once(&self->at));
+	}
+}
+
 TEST_F(rights, of_on_demand_paging)
 {
 	long pinned = pinned_kb();
 
+	need("on-demand");
 	if (variant->kind != HOST) {	/* only memory of the process can be paged */
 		ASSERT_TRUE(refused_with(self, RW | PAGED, EOPNOTSUPP));
 		return;
