@@ -111,6 +111,7 @@ static struct ib_mr *mlx5r_rereg_new_mkey(struct mlx5_ib_mr *mr,
 {
 	struct ib_mr_buffer buffer = { .access = access };
 	struct ib_umem *umem = mr->umem;
+	struct ib_mr *new;
 	int err;
 
 	if (!umem)
@@ -124,7 +125,11 @@ static struct ib_mr *mlx5r_rereg_new_mkey(struct mlx5_ib_mr *mr,
 	if (err)
 		return ERR_PTR(err);
 
-	return mlx5r_reg_mr_buffer(pd, &buffer, udata);
+	new = mlx5r_reg_mr_buffer(pd, &buffer, udata);
+	/* The MR keeps the right to be given write access, as it does in place. */
+	if (!IS_ERR(new) && umem->is_dmabuf)
+		to_mmr(new)->umem->writable = umem->writable;
+	return new;
 }
 
 /**
