@@ -30,8 +30,8 @@ class Moves(GuestsWithModel):
         settings = [word for item in CONNECTX.settings for word in ("-e", "=".join(item))]
         for name in {"MRFD_MOVES", "MRFD_SEED"} & set(os.environ):
             settings += ["-e", f"{name}={os.environ[name]}"]
-        done = self.boot("--kernel", KERNEL, "--timeout", "1100", *settings, "-d", "gpu", "-d", "connectx-2", self.program, ":::",
-                         self.program, timeout=1200)
+        done = self.boot("--kernel", KERNEL, "--timeout", "1100", *settings, "-d", "gpu",
+                         "-d", "connectx-2", self.program, ":::", self.program, timeout=1200)
         said = done.stdout + done.stderr
         self.assertEqual(done.returncode, 0, said)
         for guest in 0, 1:

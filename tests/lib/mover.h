@@ -41,7 +41,7 @@ void mover_close(struct mover *m);
  * access to where the one before it has put the buffer is not followed.
  */
 long moves_followed(const struct mr_stat *stat, uint64_t pages);
-/* How many each MR has to follow until a case may end: a tenth of moves_wanted(). */
+/* How many that has to be until a case may end: a tenth of moves_wanted(). */
 long follows_wanted(void);
 /* Whether the counters of MRs of PAGES each can be those of so many moves; prints them. */
 bool moves_were_followed(const struct mr_stat *stat, int mrs, uint64_t pages, long moves);
