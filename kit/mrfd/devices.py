@@ -37,7 +37,7 @@ class Device:
 
 
 RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
-             "reg_mr_fd rereg_mr_fd keeps-keys memfd io-memory vmap native atomics "
+             "reg_mr_fd rereg_mr_fd keeps-keys memfd io-memory vmap gives-back native atomics "
              "atomic-write flush window-type-1 window-type-2 window-dma-buf window-holds "
              "window-checks new-keys sqd rdma-cm add-delete read-middles rxe-queues",
              setup="rdma link add rxe0 type rxe netdev eth0", netdev="eth0",

@@ -40,7 +40,7 @@ static inline bool pins(void)
 /* Whether the device reaches a buffer by DMA, with peer-to-peer; if not, by the CPU. */
 static inline bool by_dma(void)
 {
-	return !pins() || device_can("gives-back");
+	return !device_can("vmap");
 }
 
 static inline void need_pins(void)

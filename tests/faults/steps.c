@@ -40,7 +40,6 @@ static const struct kind_of_step {
 	{ "command", "mlx5_cmd_exec argument 3 8", EIO, MLX5, ALL_KINDS },
 	{ "UMR", "mlx5r_umr_post_send_wait argument 2 " NO_MKEY, EFAULT, MLX5, ALL_KINDS },
 	{ "attach", "dma_buf_dynamic_attach return -16", EBUSY, NULL, 1u << IN_DMABUF },
-	{ "pin", "dma_buf_pin return -28", ENOSPC, "vmap", 1u << IN_DMABUF },
 	{ "pin", "dma_buf_pin return -28", ENOSPC, "gives-back", 1u << IN_DMABUF },
 	{ "map", "dma_buf_map_attachment return -121", EREMOTEIO, MLX5, 1u << IN_DMABUF },
 	{ "fences", "dma_resv_wait_timeout return -62", ETIME, NULL, 1u << IN_DMABUF },
@@ -162,7 +161,7 @@ static int mrs_of(world *self, enum kind kind, int nr, const struct mr *mr)
 /* Nothing holds a buffer but what these MRs need. */
 static void check_buffers(world *self, const struct mr *mr)
 {
-	bool vmap = device_can("vmap"), pins = vmap || device_can("gives-back");
+	bool vmap = device_can("vmap"), pins = device_can("gives-back");
 
 	for (int i = 0; i < 2; i++) {
 		struct dmabuf_test_query q = query(self->env.mem[IN_DMABUF][i].fd);

@@ -5,8 +5,6 @@
  * other memory on the same device do not notice.  The keys are dead; the MRs can be
  * deregistered, or reregistered onto other memory.  Also while a registration or a rereg of
  * such a buffer is under way.
- *
- * A device that reaches a buffer by the CPU has it in system memory, pinned; it goes on.
  */
 #include "leaving/two.h"
 #include "lib/access.h"
@@ -61,12 +59,6 @@ static bool of_gpu(enum memory_kind kind)
 	return kind == GPU_VRAM || kind == GPU_SYSTEM;
 }
 
-/* Whether an MR of a GPU's buffer dies with the GPU. */
-static bool dies(void)
-{
-	return device_can("follows-moves") || device_can("gives-back");
-}
-
 static enum ibv_wc_status write_to(struct pair *p, const struct ibv_mr *mr, const struct memory *m)
 {
 	struct memory host;
@@ -105,7 +97,7 @@ static void loses_gpu(struct end *e, struct board *board, int sock)
 	pair_open_in(&p, e->pd);
 	memory_open(&other, VGEM, LANE_SIZE);
 	for (struct lane *l = e->lane; l < e->lane + e->lanes; l++)
-		if (of_gpu(l->buf.kind) && dies())
+		if (of_gpu(l->buf.kind))
 			mr_is_dead(e, &p, l, &other);
 	pair_close(&p);
 	end_close(e);
@@ -215,7 +207,7 @@ static bool gpu_lanes_end(struct two *t)
 static bool leaves(struct two *t, const FIXTURE_VARIANT(exporter) *variant)
 {
 	for (unsigned int i = 0; i < nr_kinds; i++)
-		skip[i] = of_gpu(kinds[i]) && dies();
+		skip[i] = of_gpu(kinds[i]);
 	errno = variant->leave();
 	if (errno)
 		fail_case("the GPU does not leave");

@@ -11,6 +11,7 @@
 #include <linux/err.h>
 #include <linux/fs.h>
 #include <linux/iosys-map.h>
+#include <linux/rcupdate.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 
@@ -52,18 +53,47 @@ struct ib_mr_buffer {
  * @dmabuf: the buffer, with a reference
  * @attach: pins the buffer of a dynamic exporter; NULL for another exporter
  * @map: the CPU's mapping of byte 0 of @dmabuf, in system or in I/O memory;
- *	valid and constant from ib_umem_vmap_get() to ib_umem_release()
+ *	valid and constant from ib_umem_vmap_enter() to ib_umem_vmap_exit()
+ * @pinned: @attach is pinned; under the reservation lock of @dmabuf
+ * @revoked: the exporter has taken the memory back, and @map is gone; written
+ *	under the same lock
  */
 struct ib_umem_vmap {
 	struct ib_umem umem;
 	struct dma_buf *dmabuf;
 	struct dma_buf_attachment *attach;
 	struct iosys_map map;
+	bool pinned;
+	bool revoked;
 };
 
 static inline struct ib_umem_vmap *to_ib_umem_vmap(struct ib_umem *umem)
 {
 	return container_of(umem, struct ib_umem_vmap, umem);
+}
+
+/**
+ * ib_umem_vmap_enter - begin an access through a mapping
+ * @vmap: the umem, not released
+ *
+ * Until ib_umem_vmap_exit() the caller must not sleep.
+ *
+ * Context: any.
+ *
+ * Return: false, and nothing to exit, if the exporter has taken the memory back
+ */
+static inline bool ib_umem_vmap_enter(struct ib_umem_vmap *vmap)
+{
+	rcu_read_lock();
+	if (likely(!READ_ONCE(vmap->revoked)))
+		return true;
+	rcu_read_unlock();
+	return false;
+}
+
+static inline void ib_umem_vmap_exit(struct ib_umem_vmap *vmap)
+{
+	rcu_read_unlock();
 }
 
 /*

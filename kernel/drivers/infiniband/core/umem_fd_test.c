@@ -11,6 +11,7 @@
  */
 
 #include <linux/dma-buf.h>
+#include <linux/dma-resv.h>
 #include <linux/shmem_fs.h>
 
 #include "umem_fd_test.h"
@@ -148,6 +149,8 @@ struct test_buf {
 	int pin_err;
 	int vmap_err;
 	int begin_err;
+	bool revoke_in_begin;
+	bool revoked;
 	int attached;
 	int pinned;
 	int vmaps;
@@ -195,7 +198,7 @@ static void test_buf_unpin(struct dma_buf_attachment *attach)
 {
 	struct test_buf *buf = attach->dmabuf->priv;
 
-	buf->in_order &= buf->ends == buf->begins;
+	buf->in_order &= buf->ends == buf->begins || buf->revoked;
 	buf->pinned--;
 }
 
@@ -235,10 +238,22 @@ static void test_buf_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
 	buf->vunmaps++;
 }
 
+static void test_buf_revoke(struct dma_buf *dmabuf)
+{
+	struct test_buf *buf = dmabuf->priv;
+
+	dma_resv_lock(dmabuf->resv, NULL);
+	buf->revoked = true;
+	dma_buf_move_notify(dmabuf);
+	dma_resv_unlock(dmabuf->resv);
+}
+
 static int test_buf_begin(struct dma_buf *dmabuf, enum dma_data_direction dir)
 {
 	struct test_buf *buf = dmabuf->priv;
 
+	if (buf->revoke_in_begin)
+		test_buf_revoke(dmabuf);
 	buf->dir = dir;
 	buf->begins += !buf->begin_err;
 	return buf->begin_err;
@@ -314,6 +329,7 @@ struct buf_case {
 	int pin_err;
 	int vmap_err;
 	int begin_err;
+	bool revoke_in_begin;
 };
 
 static const struct buf_case buf_cases[] = {
@@ -343,6 +359,9 @@ static const struct buf_case buf_cases[] = {
 	  .vmap_err = -EOPNOTSUPP },
 	{ "vmap fails", 0, 1, O_RDWR, WR, -ENOSPC, .vmap_err = -ENOSPC },
 	{ "begin_cpu_access fails", 0, 1, O_RDWR, WR, -EIO, .begin_err = -EIO },
+	{ "revoked after the pin", 0, 1, O_RDWR, WR, -ENODEV, .dynamic = true,
+	  .revoke_in_begin = true },
+	{ "static, is not revoked", 0, 1, O_RDWR, WR, .revoke_in_begin = true },
 };
 
 KUNIT_ARRAY_PARAM_DESC(buf, buf_cases, name);
@@ -395,6 +414,7 @@ static void test_buf(struct kunit *test)
 	buf->pin_err = c->pin_err;
 	buf->vmap_err = c->vmap_err;
 	buf->begin_err = c->begin_err;
+	buf->revoke_in_begin = c->revoke_in_begin;
 	buf->in_order = true;
 	desc.fd = install(test, export(test, buf, c->no_vmap ? &test_buf_ops_no_vmap :
 						  c->dynamic ? &test_buf_ops_dynamic :
@@ -414,6 +434,44 @@ static void test_buf(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, buf->ends, buf->begins);
 	KUNIT_EXPECT_EQ(test, buf->attached, 0);
 	KUNIT_EXPECT_EQ(test, buf->pinned, 0);
+	KUNIT_EXPECT_TRUE(test, buf->in_order);
+}
+
+/* The exporter gets everything back at once, but for the end of the CPU access. */
+static void test_buf_revoked(struct kunit *test)
+{
+	struct test_buf *buf = kunit_kzalloc(test, sizeof(*buf), GFP_KERNEL);
+	struct ib_uverbs_buffer_desc desc = {
+		.type = IB_UVERBS_BUFFER_TYPE_DMABUF,
+		.length = BUF_SIZE,
+	};
+	struct ib_umem_vmap *vmap;
+	struct ib_umem *umem;
+
+	KUNIT_ASSERT_NOT_NULL(test, buf);
+	iosys_map_set_vaddr(&buf->map, buf);
+	buf->in_order = true;
+	desc.fd = install(test, export(test, buf, &test_buf_ops_dynamic, O_RDWR));
+	umem = get_umem(new_device(test), &desc, WR);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, umem);
+
+	vmap = to_ib_umem_vmap(umem);
+	KUNIT_ASSERT_TRUE(test, ib_umem_vmap_enter(vmap));
+	ib_umem_vmap_exit(vmap);
+
+	test_buf_revoke(vmap->dmabuf);
+	KUNIT_EXPECT_FALSE(test, ib_umem_vmap_enter(vmap));
+	KUNIT_EXPECT_EQ(test, buf->vunmaps, 1);
+	KUNIT_EXPECT_EQ(test, buf->pinned, 0);
+	KUNIT_EXPECT_EQ(test, buf->attached, 1);
+
+	/* A second time there is nothing to give back. */
+	test_buf_revoke(vmap->dmabuf);
+	ib_umem_release(umem);
+	KUNIT_EXPECT_EQ(test, buf->vunmaps, 1);
+	KUNIT_EXPECT_EQ(test, buf->pinned, 0);
+	KUNIT_EXPECT_EQ(test, buf->ends, 1);
+	KUNIT_EXPECT_EQ(test, buf->attached, 0);
 	KUNIT_EXPECT_TRUE(test, buf->in_order);
 }
 
@@ -449,6 +507,7 @@ static struct kunit_case umem_fd_cases[] = {
 	KUNIT_CASE_PARAM(test_type, type_gen_params),
 	KUNIT_CASE(test_mode_allows),
 	KUNIT_CASE_PARAM(test_buf, buf_gen_params),
+	KUNIT_CASE(test_buf_revoked),
 	KUNIT_CASE(test_other_type),
 	KUNIT_CASE(test_dmabuf_needs_a_way),
 	{}

@@ -8,6 +8,11 @@
  * attaches to such a buffer, without mapping it for DMA, and pins it, until it is
  * released.
  *
+ * An exporter that takes pinned memory back, for instance because its device goes
+ * away, calls move_notify.  When that returns nobody uses the mapping any more:
+ * every access is between ib_umem_vmap_enter() and ib_umem_vmap_exit(), an RCU
+ * read-side critical section, and enter fails from then on.
+ *
  * The bytes may be in system memory or in I/O memory, as the iosys_map says.
  * Access them with the iosys_map functions only.
  */
@@ -22,14 +27,46 @@ static enum dma_data_direction ib_umem_vmap_direction(struct ib_umem *umem)
 	return umem->writable ? DMA_BIDIRECTIONAL : DMA_FROM_DEVICE;
 }
 
-/* A pinned buffer does not move. Memory that is revoked stays until the unpin. */
-static void ib_umem_vmap_move_notify(struct dma_buf_attachment *attach)
+static void ib_umem_vmap_unmap(struct ib_umem_vmap *vmap)
 {
+	dma_resv_assert_held(vmap->dmabuf->resv);
+
+	if (iosys_map_is_null(&vmap->map))
+		return;
+	dma_buf_vunmap(vmap->dmabuf, &vmap->map);
+	iosys_map_clear(&vmap->map);
+}
+
+static void ib_umem_vmap_unpin(struct ib_umem_vmap *vmap)
+{
+	dma_resv_assert_held(vmap->dmabuf->resv);
+
+	if (!vmap->pinned)
+		return;
+	dma_buf_unpin(vmap->attach);
+	vmap->pinned = false;
+}
+
+/*
+ * A pinned buffer does not move, so the exporter takes the memory back. Until the
+ * pin is done nothing is in use, and the pin itself may move the buffer.
+ */
+static void ib_umem_vmap_revoke(struct dma_buf_attachment *attach)
+{
+	struct ib_umem_vmap *vmap = attach->importer_priv;
+
+	if (!vmap->pinned)
+		return;
+
+	WRITE_ONCE(vmap->revoked, true);
+	synchronize_rcu();
+	ib_umem_vmap_unmap(vmap);
+	ib_umem_vmap_unpin(vmap);
 }
 
 /* Without allow_peer2peer the exporter pins the buffer where the CPU reaches it. */
 static const struct dma_buf_attach_ops ib_umem_vmap_attach_ops = {
-	.move_notify = ib_umem_vmap_move_notify,
+	.move_notify = ib_umem_vmap_revoke,
 };
 
 /*
@@ -63,6 +100,7 @@ static int ib_umem_vmap_hold(struct ib_umem_vmap *vmap)
 		goto err_detach;
 
 	ret = dma_buf_pin(vmap->attach);
+	vmap->pinned = !ret;
 	dma_resv_unlock(dmabuf->resv);
 	if (ret)
 		goto err_detach;
@@ -82,9 +120,16 @@ static void ib_umem_vmap_let_go(struct ib_umem_vmap *vmap)
 		return;
 
 	dma_resv_lock(dmabuf->resv, NULL);
-	dma_buf_unpin(vmap->attach);
+	ib_umem_vmap_unpin(vmap);
 	dma_resv_unlock(dmabuf->resv);
 	dma_buf_detach(dmabuf, vmap->attach);
+}
+
+static void ib_umem_vmap_unmap_unlocked(struct ib_umem_vmap *vmap)
+{
+	dma_resv_lock(vmap->dmabuf->resv, NULL);
+	ib_umem_vmap_unmap(vmap);
+	dma_resv_unlock(vmap->dmabuf->resv);
 }
 
 /*
@@ -99,7 +144,8 @@ static int ib_umem_vmap_map(struct ib_umem_vmap *vmap)
 	if (dma_resv_lock_interruptible(dmabuf->resv, NULL))
 		return -ERESTARTSYS;
 
-	ret = dma_buf_vmap(dmabuf, &vmap->map);
+	/* A revoke since the pin: there is none to undo it for a vmap that comes now. */
+	ret = vmap->revoked ? -ENODEV : dma_buf_vmap(dmabuf, &vmap->map);
 	dma_resv_unlock(dmabuf->resv);
 	if (ret)
 		/* A DRM driver has the op also for objects without a vmap. */
@@ -108,7 +154,7 @@ static int ib_umem_vmap_map(struct ib_umem_vmap *vmap)
 	ret = dma_resv_wait_timeout(dmabuf->resv, DMA_RESV_USAGE_KERNEL, true,
 				    MAX_SCHEDULE_TIMEOUT);
 	if (ret < 0)
-		dma_buf_vunmap_unlocked(dmabuf, &vmap->map);
+		ib_umem_vmap_unmap_unlocked(vmap);
 	return min(ret, 0L);
 }
 
@@ -118,13 +164,16 @@ static int ib_umem_vmap_map(struct ib_umem_vmap *vmap)
  * @buffer: the dma-buf, lent by the core
  *
  * The buffer stays where it is until the caller releases the umem with
- * ib_umem_release(). The caller accesses it through to_ib_umem_vmap()->map.
+ * ib_umem_release(), or until the exporter takes the memory back. The caller
+ * accesses it through to_ib_umem_vmap()->map, between ib_umem_vmap_enter() and
+ * ib_umem_vmap_exit().
  *
  * Context: process context, may sleep. Takes and releases the reservation lock
  * of the dma-buf.
  *
  * Return: the umem, or an ERR_PTR:
  * -ENXIO: the exporter has no mapping for the CPU
+ * -ENODEV: the exporter took the memory back meanwhile
  * -ENOMEM: out of memory
  * -ERESTARTSYS: a signal came during the wait for the exporter
  * or an error of the exporter's attach, pin, begin_cpu_access or vmap
@@ -193,7 +242,7 @@ EXPORT_SYMBOL(ib_umem_vmap_get);
  */
 void ib_umem_vmap_release(struct ib_umem_vmap *vmap)
 {
-	dma_buf_vunmap_unlocked(vmap->dmabuf, &vmap->map);
+	ib_umem_vmap_unmap_unlocked(vmap);
 	/* There is nothing to undo if the exporter fails here. */
 	dma_buf_end_cpu_access(vmap->dmabuf, ib_umem_vmap_direction(&vmap->umem));
 	ib_umem_vmap_let_go(vmap);

@@ -4,10 +4,11 @@
  *
  * The core lends a buffer that it has looked up, and rxe makes an MR of it.  Memory
  * of the process and a memfd are pages.  A dma-buf is mapped for the CPU
- * (struct ib_umem_vmap).  Packets access it
- * in three ways, which are in this file: copy, atomic operation, atomic write.
- * Their callers have checked the range and hold a reference on the MR.  Dereg
- * waits for this reference, so the mapping outlives the access.
+ * (struct ib_umem_vmap).  Packets access it in three ways, which are in this file:
+ * copy, atomic operation, atomic write.  Their callers have checked the range and
+ * hold a reference on the MR.  Dereg waits for this reference, and an exporter that
+ * takes the memory back waits for rxe_vmap_exit(), so the mapping outlives the
+ * access.
  *
  * The memory may be I/O memory: access it with the iosys_map functions, not
  * with plain loads and stores, memcpy() or struct page.
@@ -19,27 +20,44 @@
 #include "rxe.h"
 #include "rxe_loc.h"
 
-static struct iosys_map rxe_vmap_at(struct rxe_mr *mr, u64 iova)
+/* MAP is that of IOVA until the exit. False: the exporter has taken the memory back. */
+static bool rxe_vmap_enter(struct rxe_mr *mr, u64 iova, struct iosys_map *map)
 {
-	struct ib_umem_vmap *vmap = to_ib_umem_vmap(mr->mem->umem);
+	struct rxe_mr_mem *mem = mr->mem;
 
-	return IOSYS_MAP_INIT_OFFSET(&vmap->map, vmap->umem.address +
+	if (mem->umem && !ib_umem_vmap_enter(to_ib_umem_vmap(mem->umem)))
+		return false;
+
+	*map = IOSYS_MAP_INIT_OFFSET(mem->map, mem->offset +
 				     (iova - mr->ibmr.iova));
+	return true;
 }
 
-void rxe_vmap_copy(struct rxe_mr *mr, u64 iova, void *addr,
-		   unsigned int length, enum rxe_mr_copy_dir dir)
+static void rxe_vmap_exit(struct rxe_mr *mr)
 {
-	struct iosys_map map = rxe_vmap_at(mr, iova);
+	if (mr->mem->umem)
+		ib_umem_vmap_exit(to_ib_umem_vmap(mr->mem->umem));
+}
+
+/* Return 0, or -ENODEV if the exporter has taken the memory back. */
+int rxe_vmap_copy(struct rxe_mr *mr, u64 iova, void *addr,
+		  unsigned int length, enum rxe_mr_copy_dir dir)
+{
+	struct iosys_map map;
+
+	if (!rxe_vmap_enter(mr, iova, &map))
+		return -ENODEV;
 
 	if (dir == RXE_FROM_MR_OBJ) {
 		iosys_map_memcpy_from(addr, &map, 0, length);
-		return;
+	} else {
+		iosys_map_memcpy_to(&map, 0, addr, length);
+		if (map.is_iomem)
+			wmb(); /* end write combining before the ACK is sent */
 	}
+	rxe_vmap_exit(mr);
 
-	iosys_map_memcpy_to(&map, 0, addr, length);
-	if (map.is_iomem)
-		wmb(); /* end write combining before the ACK is sent */
+	return 0;
 }
 
 /* The I/O accessors swap bytes on a big endian CPU. Swap them back. */
@@ -60,27 +78,43 @@ static void rxe_vmap_store(struct iosys_map *map, u64 value)
 		wmb(); /* as in rxe_vmap_copy() */
 }
 
-/* Return the old value. The caller holds the lock of atomic operations. */
-u64 rxe_vmap_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
-		       u64 swap_add)
+/*
+ * Set the old value. The caller holds the lock of atomic operations. Return 0, or
+ * -ENODEV if the exporter has taken the memory back.
+ */
+int rxe_vmap_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
+		       u64 swap_add, u64 *orig_val)
 {
-	struct iosys_map map = rxe_vmap_at(mr, iova);
-	u64 value = rxe_vmap_load(&map);
+	struct iosys_map map;
+	u64 value;
 
+	if (!rxe_vmap_enter(mr, iova, &map))
+		return -ENODEV;
+
+	value = rxe_vmap_load(&map);
 	if (opcode != IB_OPCODE_RC_COMPARE_SWAP)
 		rxe_vmap_store(&map, value + swap_add);
 	else if (value == compare)
 		rxe_vmap_store(&map, swap_add);
+	rxe_vmap_exit(mr);
 
-	return value;
+	*orig_val = value;
+	return 0;
 }
 
-void rxe_vmap_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
+/* Return 0, or -ENODEV if the exporter has taken the memory back. */
+int rxe_vmap_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
 {
-	struct iosys_map map = rxe_vmap_at(mr, iova);
+	struct iosys_map map;
+
+	if (!rxe_vmap_enter(mr, iova, &map))
+		return -ENODEV;
 
 	wmb(); /* complete all prior operations first, as in rxe_mr.c */
 	rxe_vmap_store(&map, value);
+	rxe_vmap_exit(mr);
+
+	return 0;
 }
 
 /* As rxe_mr_mem_get_user(), for any type of memory. */
@@ -104,6 +138,48 @@ struct rxe_mr_mem *rxe_mr_mem_get_buffer(struct ib_device *device,
 }
 
 /**
+ * rxe_mr_add_mem - make an MR of memory and let packets find it
+ * @ibpd: protection domain
+ * @access: access flags, checked by the caller
+ * @mem: the memory; the MR takes over the caller's reference on success
+ * @iova: address of the first byte
+ * @length: length in bytes
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: the MR, or an ERR_PTR:
+ * -ENOMEM: out of memory
+ * -EINVAL: the device has no free MR
+ */
+struct ib_mr *rxe_mr_add_mem(struct ib_pd *ibpd, int access,
+			     struct rxe_mr_mem *mem, u64 iova, u64 length)
+{
+	struct rxe_dev *rxe = to_rdev(ibpd->device);
+	struct rxe_mr *mr;
+	int err;
+
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	err = rxe_add_to_pool(&rxe->mr_pool, mr);
+	if (err) {
+		kfree(mr);
+		return ERR_PTR(err);
+	}
+
+	rxe_get(to_rpd(ibpd));
+	rxe_mr_init_mem(access, mem, mr);
+	mr->ibmr.pd = ibpd;
+	mr->ibmr.device = ibpd->device;
+	mr->ibmr.iova = iova;
+	mr->ibmr.length = length;
+
+	rxe_finalize(mr);
+	return &mr->ibmr;
+}
+
+/**
  * rxe_reg_user_mr_fd - the op reg_user_mr_fd
  * @ibpd: protection domain
  * @buffer: the memory, lent by the core; its access flags are checked by the core
@@ -115,19 +191,15 @@ struct rxe_mr_mem *rxe_mr_mem_get_buffer(struct ib_device *device,
  * Return: the MR, or an ERR_PTR:
  * -EOPNOTSUPP: rxe does not support such access: on demand, and flush of a
  *	dma-buf
- * -ENOMEM: out of memory
- * -EINVAL: the device has no free MR, or the access is for persistent memory and
- *	this is not
- * or an error of ib_umem_vmap_get() or ib_umem_get_buffer()
+ * -EINVAL: the access is for persistent memory and this is not
+ * or an error of ib_umem_vmap_get(), ib_umem_get_buffer() or rxe_mr_add_mem()
  */
 struct ib_mr *rxe_reg_user_mr_fd(struct ib_pd *ibpd,
 				 const struct ib_mr_buffer *buffer,
 				 struct uverbs_attr_bundle *attrs)
 {
-	struct rxe_dev *rxe = to_rdev(ibpd->device);
 	struct rxe_mr_mem *mem;
-	struct rxe_mr *mr;
-	int err;
+	struct ib_mr *mr;
 
 	if (buffer->access & ~RXE_ACCESS_SUPPORTED_MR)
 		return ERR_PTR(-EOPNOTSUPP);
@@ -136,28 +208,9 @@ struct ib_mr *rxe_reg_user_mr_fd(struct ib_pd *ibpd,
 	if (IS_ERR(mem))
 		return ERR_CAST(mem);
 
-	err = -ENOMEM;
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
-	if (!mr)
-		goto err_mem;
-
-	err = rxe_add_to_pool(&rxe->mr_pool, mr);
-	if (err)
-		goto err_free;
-
-	rxe_get(to_rpd(ibpd));
-	rxe_mr_init_mem(buffer->access, mem, mr);
-	mr->ibmr.pd = ibpd;
-	mr->ibmr.device = ibpd->device;
-	mr->ibmr.iova = buffer->iova;
-	mr->ibmr.length = buffer->length;
-
-	rxe_finalize(mr);
-	return &mr->ibmr;
-
-err_free:
-	kfree(mr);
-err_mem:
-	rxe_mr_mem_put(mem);
-	return ERR_PTR(err);
+	mr = rxe_mr_add_mem(ibpd, buffer->access, mem, buffer->iova,
+			    buffer->length);
+	if (IS_ERR(mr))
+		rxe_mr_mem_put(mem);
+	return mr;
 }

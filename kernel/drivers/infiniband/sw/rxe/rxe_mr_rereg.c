@@ -75,6 +75,7 @@ struct ib_mr *rxe_mr_replace(struct rxe_mr *old, struct ib_pd *pd, int access,
  * Return: the memory, with a reference for the caller, or an ERR_PTR:
  * -EACCES: @access writes, and the memory was pinned for reading only
  * -EOPNOTSUPP: @access is not possible with a dma-buf
+ * -ENODEV: the exporter has taken the dma-buf back
  * -EINVAL: @access is for persistent memory and this is not
  */
 struct rxe_mr_mem *rxe_mr_rereg_mem(struct rxe_mr *mr, int flags, int access)
