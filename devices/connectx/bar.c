@@ -11,6 +11,12 @@
  * A doorbell counts only in a UAR that is allocated, and only for an EQ, CQ or QP that was
  * created with this UAR: so a process of the guest cannot ring for another one.  What a
  * doorbell says is a hint or a counter, which the receiver checks.
+ *
+ * A store may come in the middle of another access, while the client is asked for memory
+ * (dma.h).  To device memory and doorbells it takes effect at once: a doorbell queues work,
+ * and changes the state of a QP at most.  Those to the init segment have commands run, which
+ * free objects; they wait, in order, until a turn in which nothing is under way, and a
+ * load from there does not wait for them.
  */
 #include "event.h"
 #include "qp.h"
@@ -64,7 +70,7 @@ static uint32_t segment_read(struct hca *hca, uint64_t offset)
 	}
 }
 
-static void segment_write(struct hca *hca, uint64_t offset, uint32_t value)
+static void segment_write_now(struct hca *hca, uint64_t offset, uint32_t value)
 {
 	switch (offset) {
 	case SEG_QUEUE_HIGH:
@@ -80,6 +86,55 @@ static void segment_write(struct hca *hca, uint64_t offset, uint32_t value)
 		cmd_doorbell(hca, value);
 		break;
 	}
+}
+
+/*
+ * The driver has one doorbell for all commands that it has written, so a few stores are all
+ * that a driver makes while one access lasts.
+ */
+static void put_off(struct hca *hca, uint64_t offset, uint32_t value)
+{
+	struct hca_later *l = &hca->later;
+	struct hca_store *last = l->count ? &l->store[l->count - 1] : NULL;
+
+	if (last && last->offset == SEG_DOORBELL && offset == SEG_DOORBELL)
+		last->value |= value;
+	else if (l->count < HCA_LATER)
+		l->store[l->count++] = (struct hca_store){ offset, value };
+	else
+		note("a store to the init segment is lost: %u wait already", HCA_LATER);
+	loop_work(hca->loop, &l->work);
+}
+
+static void segment_write(struct hca *hca, uint64_t offset, uint32_t value)
+{
+	if (hca->dma->asking || hca->later.count)
+		put_off(hca, offset, value);
+	else
+		segment_write_now(hca, offset, value);
+}
+
+static void write_later(struct work *w)
+{
+	struct hca *hca = list_item(w, struct hca, later.work);
+	struct hca_later *l = &hca->later;
+	unsigned int count = l->count;
+
+	/* None is added meanwhile: nothing is asked for here. */
+	l->count = 0;
+	for (unsigned int i = 0; i < count; i++)
+		segment_write_now(hca, l->store[i].offset, l->store[i].value);
+}
+
+void bar_init(struct hca *hca)
+{
+	work_init(&hca->later.work, write_later);
+}
+
+void bar_reset(struct hca *hca)
+{
+	hca->later.count = 0;
+	work_stop(&hca->later.work);
 }
 
 static void ring_eq(struct hca *hca, const struct uar *uar, uint32_t value, bool arm)
@@ -100,17 +155,26 @@ static void ring_cq(struct hca *hca, const struct uar *uar, uint32_t value, uint
 		cq_doorbell(hca, value, number);
 }
 
-static void ring_qp(struct hca *hca, const struct uar *uar, uint32_t number)
+static void ring_qp(struct hca *hca, const struct uar *uar, uint32_t number, int end)
 {
 	struct qp *qp = qp_get(hca, number);
 
 	if (qp && qp->uar == uar)
-		qp_doorbell(hca, number);
+		qp_doorbell(hca, number, end);
+}
+
+/* All of a send doorbell: the first 8 bytes of the last WQE, with its index and its size. */
+static void ring_send(struct hca *hca, const struct uar *uar, const u8 *ctrl)
+{
+	uint32_t number = be32_at(ctrl + 4) >> 8, blocks = ((be32_at(ctrl + 4) & 0x3f) + 3) / 4;
+	uint16_t end = (be32_at(ctrl) >> 8) + blocks;
+
+	ring_qp(hca, uar, number, blocks ? end : -1);
 }
 
 /*
- * A store of 4 bytes: an EQ's doorbell, or half of another one.  Of a send doorbell only
- * the second half is of use; the guest serializes the halves of a CQ's.
+ * A store of 4 bytes: an EQ's doorbell, or half of another one.  Of a send doorbell in two
+ * halves only the second is of use; the guest serializes the halves of a CQ's.
  */
 static void uar_write4(struct hca *hca, struct uar *uar, uint32_t offset, uint32_t value)
 {
@@ -121,7 +185,7 @@ static void uar_write4(struct hca *hca, struct uar *uar, uint32_t offset, uint32
 	else if (offset == UAR_CQ + 4)
 		ring_cq(hca, uar, uar->cq_half, value);
 	else if (offset >= UAR_BLUEFLAME && offset % UAR_BLUEFLAME_STRIDE == 4)
-		ring_qp(hca, uar, value >> 8);
+		ring_qp(hca, uar, value >> 8, -1);
 }
 
 static void uar_write(struct hca *hca, uint64_t bar_offset, const void *data, size_t size)
@@ -132,7 +196,9 @@ static void uar_write(struct hca *hca, uint64_t bar_offset, const void *data, si
 	if (!uar || offset % size)
 		return;
 	hca->stats.doorbells++;
-	if (size == 8) {
+	if (size == 8 && offset >= UAR_BLUEFLAME && offset % UAR_BLUEFLAME_STRIDE == 0) {
+		ring_send(hca, uar, data);
+	} else if (size == 8) {
 		uar_write4(hca, uar, offset, be32_at(data));
 		uar_write4(hca, uar, offset + 4, be32_at((const u8 *)data + 4));
 	} else if (size == 4) {

@@ -4,7 +4,7 @@
  *
  * The invariant: regions are whole pages, sorted by address, and do not overlap; HOST is
  * a mapping of all of SIZE, or NULL.  Every access asks dma_run(), which leaves no byte
- * outside of one region.
+ * outside of one region.  dma_ask() is for what lies outside of those that have a HOST.
  *
  * Regions are mapped shared, with what the file held at that time checked against its
  * length.  A client that truncates the file later makes an access raise SIGBUS.  QEMU,
@@ -127,6 +127,42 @@ void *dma_run(struct dma *d, uint64_t addr, size_t *len, bool write)
 	if (*len > r->size - (addr - r->addr))
 		*len = r->size - (addr - r->addr);
 	return r->host + (addr - r->addr);
+}
+
+size_t dma_gap(const struct dma *d, uint64_t addr, size_t len)
+{
+	unsigned int i = find(d, addr);
+
+	if (d->off || !d->ask || addr + len < addr)
+		return 0;
+	while (i < d->count && !d->region[i].host)
+		i++;
+	if (i == d->count || d->region[i].addr >= addr + len)
+		return len;
+	return d->region[i].addr > addr ? d->region[i].addr - addr : 0;
+}
+
+int dma_ask(struct dma *d, uint64_t addr, void *data, size_t len, bool write)
+{
+	uint8_t *p = data;
+
+	while (len) {
+		size_t n = len < DMA_ASK_MAX ? len : DMA_ASK_MAX;
+		int err;
+
+		/* Asking may end with the device off the bus, or the client gone. */
+		if (d->off || !d->ask || d->asking)
+			return -EFAULT;
+		d->asking = true;
+		err = d->ask(d->ask_arg, addr, p, n, write);
+		d->asking = false;
+		if (err)
+			return -EFAULT;
+		addr += n;
+		p += n;
+		len -= n;
+	}
+	return 0;
 }
 
 int dma_read(struct dma *d, uint64_t addr, void *to, size_t len)

@@ -12,6 +12,10 @@
  * Work that is under way when the bus is taken away ends as if its memory were not mapped:
  * a queue that cannot be read or written is in error, a packet that comes in is refused.
  * Nothing waits for the bus, so nothing hangs; a driver that does this resets the device.
+ *
+ * A reset may come in the middle of an access, while the client is asked for memory (dma.h).
+ * It takes the device off the bus at once, and so the access reaches nothing more; the
+ * objects, which the access uses, go in the next turn.
  */
 #include "function.h"
 
@@ -23,6 +27,11 @@ static void look_at_bus(struct function *f)
 		vfu_hold(f->vfu, f->dma->off);
 }
 
+static void reset_later(struct work *w)
+{
+	hca_reset(list_item(w, struct function, reset)->hca);
+}
+
 /* A function level reset by the guest; the configuration space is as new by then. */
 static void level_reset(void *arg)
 {
@@ -30,7 +39,10 @@ static void level_reset(void *arg)
 
 	if (f->vfu)
 		vfu_lower_all(f->vfu);
-	hca_reset(f->hca);
+	if (f->dma->asking)
+		loop_work(f->hca->loop, &f->reset);
+	else
+		hca_reset(f->hca);
 }
 
 void function_reset(struct function *f)
@@ -42,6 +54,7 @@ void function_reset(struct function *f)
 
 void function_init(struct function *f)
 {
+	work_init(&f->reset, reset_later);
 	pci_init(&f->pci, level_reset, f);
 	look_at_bus(f);
 }

@@ -16,6 +16,7 @@ struct function {
 	struct hca *hca;
 	struct vfu *vfu;		/* NULL: no client */
 	bool left;			/* the card is not in its slot any more */
+	struct work reset;		/* of the device, put off */
 };
 
 /* DMA and HCA are set by then. */

@@ -89,6 +89,7 @@ static void stop(struct hca *hca)
 void hca_reset(struct hca *hca)
 {
 	stop(hca);
+	bar_reset(hca);
 	cmd_reset(&hca->cmd);
 	hca->health = 0;
 }
@@ -120,6 +121,7 @@ struct hca *hca_new(struct loop *loop, struct dma *dma, uint64_t guid)
 	hca->guid = guid;
 	hca->cmd.hca = hca;
 	hca->stats.began = stats_clock();
+	bar_init(hca);
 	init_tables(hca);
 	caps_init(hca);
 	port_init(hca);

@@ -109,6 +109,16 @@ struct port {
 	uint16_t unknown_reg;		/* that was asked for last, and noted */
 };
 
+/* bar.c: stores to the init segment that wait until nothing is under way. */
+#define HCA_LATER 16
+struct hca_later {
+	struct work work;
+	unsigned int count;
+	struct hca_store {
+		uint32_t offset, value;
+	} store[HCA_LATER];
+};
+
 struct hca {
 	struct loop *loop;
 	struct dma *dma;
@@ -123,6 +133,7 @@ struct hca {
 	u8 *memic;			/* HCA_MEMIC_SIZE bytes */
 	size_t memory;			/* taken of HCA_MEMORY */
 	struct stats stats;		/* since the start, across resets */
+	struct hca_later later;
 
 	/* hca.c */
 	u8 issi;
@@ -153,6 +164,10 @@ void hca_reset(struct hca *hca);
 /* All that the guest made, users first; only INIT_HCA starts anew. */
 void hca_free_objects(struct hca *hca);
 
+/* bar.c */
+void bar_init(struct hca *hca);
+/* Forget the stores that wait. */
+void bar_reset(struct hca *hca);
 /* BAR 0, by size 1, 2, 4 or 8; bytes as on the bus. */
 void hca_bar_read(struct hca *hca, uint64_t offset, void *data, size_t size);
 void hca_bar_write(struct hca *hca, uint64_t offset, const void *data, size_t size);

@@ -65,6 +65,11 @@ uint64_t loop_now(const struct loop *l)
 	return l->now;
 }
 
+void loop_waited(struct loop *l)
+{
+	l->now = clock_now();
+}
+
 /* It moves by 1 to 10 ms, and is read in 4 ns and not in 25: once for each packet. */
 static uint64_t coarse_now(void)
 {

@@ -4,7 +4,8 @@
  * in turns.  Nothing else runs, so there are no locks.  Three rules keep every guest and
  * every queue pair served, and the process idle when there is nothing to do:
  *
- * - a callback never blocks, and does a bounded piece of work;
+ * - a callback does a bounded piece of work and never blocks, except that the client may be
+ *   asked for memory (dma.h), which is bounded too;
  * - what has more to do calls loop_work() and gets another turn after the others; so does
  *   what handles many packets, when loop_turn_over();
  * - nobody keeps a pointer to guest memory from one callback to the next: the guest's
@@ -39,8 +40,10 @@ void loop_free(struct loop *l);
 void loop_run(struct loop *l);
 void loop_stop(struct loop *l);
 
-/* Nanoseconds of CLOCK_MONOTONIC, read once a turn. */
+/* Nanoseconds of CLOCK_MONOTONIC, read once a turn, and when loop_waited() is called. */
 uint64_t loop_now(const struct loop *l);
+/* The callback has waited, so much time may have passed: the one exception is vfio_user.c. */
+void loop_waited(struct loop *l);
 
 /* The callback and those before it have had their time, and others wait. */
 bool loop_turn_over(const struct loop *l);

@@ -3,8 +3,9 @@
  * The engine behind every access by key: mkey.h says what it does.
  *
  * A walk goes down from the access's own key.  Each mode cuts the range into pieces and
- * hands them on, to another key or, as bus addresses, to dma_run().  The lists of keys are
- * the mlx5_wqe_umr_* of mlx5dv.h; the kernel's qp.h has the same, and for pages mlx5_mtt.
+ * hands them on, to another key or, as bus addresses, to dma_run() and dma_ask().  The lists
+ * of keys are the mlx5_wqe_umr_* of mlx5dv.h; the kernel's qp.h has the same, and for pages
+ * mlx5_mtt.
  *
  * What keeps it safe: a range is checked against a key before that key translates it, so
  * that positions are differences which cannot wrap; an index is compared with the size of
@@ -29,7 +30,8 @@ struct walk {
 	const struct mkey_access *access;
 	enum walk_op op;
 	bool write;			/* needs pages that are writable */
-	u8 *data;			/* the caller's; for WALK_POINT the result */
+	u8 *data;			/* the caller's */
+	struct mkey_word word;		/* WALK_POINT: the result */
 	uint64_t va;
 	size_t len, done;
 	unsigned int pieces;
@@ -111,10 +113,31 @@ static void take(struct walk *w, u8 *p, size_t len)
 			memcpy(p, w->data + w->done, len);
 		break;
 	case WALK_POINT:
-		w->data = w->done ? NULL : p;	/* more than one piece: no pointer */
+		w->word.host = w->done ? NULL : p;	/* more than one piece: no pointer */
+		w->word.bus = 0;
 		break;
 	}
 	w->done += len;
+}
+
+/* The same for what only the client reaches. */
+static bool take_far(struct walk *w, uint64_t addr, size_t len)
+{
+	switch (w->op) {
+	case WALK_LOOK:
+		break;
+	case WALK_READ:
+	case WALK_WRITE:
+		if (dma_ask(w->hca->dma, addr, w->data + w->done, len, w->op == WALK_WRITE))
+			return false;
+		break;
+	case WALK_POINT:
+		w->word.host = NULL;
+		w->word.bus = w->done ? 0 : addr;
+		break;
+	}
+	w->done += len;
+	return true;
 }
 
 static enum mkey_result bus(struct walk *w, uint64_t addr, size_t len)
@@ -123,9 +146,13 @@ static enum mkey_result bus(struct walk *w, uint64_t addr, size_t len)
 		size_t n = len;
 		u8 *p = dma_run(w->hca->dma, addr, &n, w->write);
 
-		if (!p)
-			return MKEY_DENIED;
-		take(w, p, n);
+		if (p) {
+			take(w, p, n);
+		} else {
+			n = dma_gap(w->hca->dma, addr, len);
+			if (!n || !take_far(w, addr, n))
+				return MKEY_DENIED;
+		}
 		addr += n;
 		len -= n;
 	}
@@ -426,18 +453,18 @@ enum mkey_result mkey_present(struct hca *hca, const struct mkey_access *a, uint
 	return walk(&w);
 }
 
-void *mkey_atomic(struct hca *hca, const struct mkey_access *a, uint64_t va, size_t size,
-		  enum mkey_result *result, struct mkey_fault *fault)
+enum mkey_result mkey_atomic(struct hca *hca, const struct mkey_access *a, uint64_t va,
+			     size_t size, struct mkey_word *word, struct mkey_fault *fault)
 {
 	struct walk w = { .hca = hca, .access = a, .op = WALK_POINT, .write = true, .va = va,
 			  .len = size, .fault = fault };
+	enum mkey_result result = walk(&w);
 
-	*result = walk(&w);
-	if (*result)
-		return NULL;
-	if (!w.data || (uintptr_t)w.data % size) {
-		*result = MKEY_DENIED;
-		return NULL;
-	}
-	return w.data;
+	if (result)
+		return result;
+	if ((!w.word.host && !w.word.bus) || (uintptr_t)w.word.host % size ||
+	    w.word.bus % size)
+		return MKEY_DENIED;
+	*word = w.word;
+	return MKEY_OK;
 }

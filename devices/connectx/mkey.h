@@ -17,7 +17,8 @@
  * checked.  The PD has to be: a process writes these lists itself.
  *
  * Translations are private copies that only CREATE_MKEY and UMR change, so a list is
- * never read from guest memory during an access.
+ * never read from guest memory during an access, and nothing changes one while the client
+ * is asked for memory that is not mapped here (dma.h).
  */
 #ifndef CONNECTX_MKEY_H
 #define CONNECTX_MKEY_H
@@ -97,12 +98,14 @@ enum mkey_result mkey_write(struct hca *hca, const struct mkey_access *a, uint64
  */
 enum mkey_result mkey_present(struct hca *hca, const struct mkey_access *a, uint64_t va,
 			      size_t len, struct mkey_fault *fault);
-/*
- * A pointer to SIZE bytes (4 or 8) that lie in one page and are naturally aligned, for an
- * atomic operation by the CPU.  NULL with *RESULT.
- */
-void *mkey_atomic(struct hca *hca, const struct mkey_access *a, uint64_t va, size_t size,
-		  enum mkey_result *result, struct mkey_fault *fault);
+/* Where a word is: here, for an atomic operation by the CPU, or where dma_ask() reaches it. */
+struct mkey_word {
+	void *host;		/* or NULL, and then */
+	uint64_t bus;
+};
+/* SIZE bytes (4 or 8) that lie in one page and are naturally aligned. */
+enum mkey_result mkey_atomic(struct hca *hca, const struct mkey_access *a, uint64_t va,
+			     size_t size, struct mkey_word *word, struct mkey_fault *fault);
 
 struct mkey *mkey_get(struct hca *hca, uint32_t index);
 /* From the wire: invalidate RKEY for a QP (send with invalidate).  false: not allowed. */

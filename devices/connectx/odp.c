@@ -5,7 +5,10 @@
  *
  * A wait is in one of three states: reported, with a slot, whose number is in its token;
  * in the queue, for a slot to become free; or sleeping, on its timer, until the access is
- * walked again.  A token is good once: a slot gets another generation with each report.
+ * walked again, or, if the driver has answered, until the next turn.  The QP goes on in a
+ * turn of its own because it may have to ask the client for memory (dma.h), which waits
+ * while it has a command carried out.  A token is good once: a slot gets another generation
+ * with each report.
  *
  * What bounds it: a QP has at most one wait on each side, and the slots bound how many
  * events are in the driver's queue.
@@ -30,6 +33,7 @@ struct odp_wait {
 	struct mkey_fault fault;
 	unsigned int slot;		/* NO_SLOT: not reported */
 	unsigned int errors;
+	bool failed;			/* by the driver's answer */
 	struct list entry;		/* of the queue */
 	struct timer timer;
 };
@@ -139,6 +143,24 @@ static void over(struct odp_wait *w, bool failed)
 	qp_fault_over(qp, side, failed);
 }
 
+static void answered(struct timer *t)
+{
+	struct odp_wait *w = list_item(t, struct odp_wait, timer);
+
+	over(w, w->failed);
+}
+
+static void over_next_turn(struct odp_wait *w, bool failed)
+{
+	struct hca *hca = w->hca;
+
+	release_slot(hca->odp, w);
+	w->failed = failed;
+	w->timer.expired = answered;
+	timer_start(hca->loop, &w->timer, 0);
+	report_queued(hca->odp);
+}
+
 static void walk_again(struct timer *t)
 {
 	struct odp_wait *w = list_item(t, struct odp_wait, timer);
@@ -208,9 +230,9 @@ void odp_reset(struct hca *hca)
 static void resume(struct odp_wait *w, bool error)
 {
 	if (!error) {
-		over(w, false);
+		over_next_turn(w, false);
 	} else if (w->fault.key == w->fault.access.key || w->errors == ODP_RETRIES) {
-		over(w, true);
+		over_next_turn(w, true);
 	} else {
 		struct hca *hca = w->hca;
 

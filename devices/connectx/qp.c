@@ -8,6 +8,10 @@
  * and it counts only if it is at most the size of the queue ahead of the consumer: that one
  * check bounds all work that a doorbell can cause.
  *
+ * The record may be ahead of the doorbell: what it counts then has a doorbell of its own,
+ * which is still on its way, and so may be stores to device memory that precede that one.
+ * So a doorbell that says up to where it goes causes no more work than that.
+ *
  * A QP that fails changes its state at once and flushes in later turns of the loop: its
  * caller may be in the middle of what is about to be flushed.  Nothing tells the device of
  * receives that are posted to a QP in error, so a timer looks for them, less and less often.
@@ -50,9 +54,10 @@ static int posted(struct qp *qp, unsigned int record, uint16_t consumer, uint32_
 	return count > size ? -EINVAL : count;
 }
 
-void qp_start_sends(struct qp *qp)
+void qp_start_sends(struct qp *qp, int end)
 {
 	struct requester *r = &qp->req;
+	uint16_t known = r->producer - r->consumer, ahead = end - r->consumer;
 	int count;
 
 	if (!qp->sq_size)
@@ -62,19 +67,22 @@ void qp_start_sends(struct qp *qp)
 		qp_error(qp, MLX5_EVENT_TYPE_CODING_LOCAL_WQ_CATASTROPHIC_ERROR);
 		return;
 	}
+	/* One that the guest made up counts as one that does not say it. */
+	if (end >= 0 && ahead <= count)
+		count = ahead > known ? ahead : known;
 	r->producer = r->consumer + count;
 	if (count)
 		requester_run(qp);
 }
 
-void qp_doorbell(struct hca *hca, uint32_t number)
+void qp_doorbell(struct hca *hca, uint32_t number, int end)
 {
 	struct qp *qp = qp_get(hca, number);
 
 	if (!qp)
 		return;
 	if (qp->state == QPS_RTS)
-		qp_start_sends(qp);
+		qp_start_sends(qp, end);
 	else if (qp->state == QPS_SQER || qp->state == QPS_ERR)
 		qp_flush(qp);
 	/* Before RTS it has no effect: the transition looks at the record. */

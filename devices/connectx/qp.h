@@ -160,8 +160,11 @@ static inline bool qp_is_datagram(const struct qp *qp)
 
 struct qp *qp_get(struct hca *hca, uint32_t number);
 void qp_reset_all(struct hca *hca);
-/* The guest rang a send doorbell. */
-void qp_doorbell(struct hca *hca, uint32_t number);
+/*
+ * The guest rang a send doorbell.  END is the block behind the last one that it is about, or
+ * -1: all that the record says.
+ */
+void qp_doorbell(struct hca *hca, uint32_t number, int end);
 /*
  * To the error state, from inside: reports it to the driver if EVENT_TYPE, and flushes.
  * The flush is later work, so what the caller holds stays valid until it returns; the WQE
@@ -206,7 +209,8 @@ void qp_flush(struct qp *qp);
 /* qp.c, for the commands */
 void qp_init(struct qp *qp);		/* the parts that live as long as the QP */
 void qp_stop(struct qp *qp);		/* as after creation: nothing in flight, no timers */
-void qp_start_sends(struct qp *qp);	/* RTS: look for what was posted before */
+/* RTS: look for what was posted before; END as in qp_doorbell(). */
+void qp_start_sends(struct qp *qp, int end);
 void qp_finish_flush(struct qp *qp);	/* of the send queue, before it may send again */
 void qp_stop_receives(struct qp *qp);	/* the message that was arriving: flushed */
 void qp_free(struct qp *qp);		/* it is in no table any more */

@@ -202,7 +202,7 @@ static void enter(struct qp *qp, enum qp_state from, enum qp_state to, uint32_t 
 	}
 	qp->state = to;
 	if (to == QPS_RTS && from != QPS_RTS)
-		qp_start_sends(qp);
+		qp_start_sends(qp, -1);
 }
 
 static enum cmd_status attributes_take(struct qp *qp, const struct transition *t,

@@ -92,8 +92,8 @@ static uint64_t compute(const struct packet *p, uint64_t old)
 	return old;
 }
 
-/* false: others changed the word too often. */
-static bool execute_atomic(uint64_t *word, const struct packet *p, uint64_t *original)
+/* 0, or -EAGAIN: others changed the word too often. */
+static int execute_here(uint64_t *word, const struct packet *p, uint64_t *original)
 {
 	uint64_t raw = __atomic_load_n(word, __ATOMIC_SEQ_CST);
 
@@ -103,10 +103,27 @@ static bool execute_atomic(uint64_t *word, const struct packet *p, uint64_t *ori
 		if (__atomic_compare_exchange_n(word, &raw, new, false, __ATOMIC_SEQ_CST,
 						__ATOMIC_SEQ_CST)) {
 			*original = le64toh(raw);
-			return true;
+			return 0;
 		}
 	}
-	return false;
+	return -EAGAIN;
+}
+
+/*
+ * A read and a write, by the client.  No other access of this device comes in between, and
+ * more the driver does not promise its users (IB_ATOMIC_HCA); the guest's CPUs and the other
+ * device, to which the word belongs, may.
+ */
+static int execute_far(struct dma *dma, uint64_t addr, const struct packet *p,
+		       uint64_t *original)
+{
+	uint64_t raw, new;
+
+	if (dma_ask(dma, addr, &raw, sizeof(raw), false))
+		return -EFAULT;
+	*original = le64toh(raw);
+	new = htole64(compute(p, *original));
+	return new == raw ? 0 : dma_ask(dma, addr, &new, sizeof(new), true);
 }
 
 void responder_atomic(struct qp *qp, struct packet *p, uint32_t pd)
@@ -116,7 +133,9 @@ void responder_atomic(struct qp *qp, struct packet *p, uint32_t pd)
 	struct responder *r = &qp->resp;
 	enum mkey_result result;
 	struct mkey_fault fault;
-	uint64_t original, *word;
+	struct mkey_word word;
+	uint64_t original;
+	int err = -EFAULT;
 
 	if (!qp->remote_atomic || p->va & 7) {
 		responder_refuse(qp, p, NAK_INVALID_REQUEST, EVENT_INVALID_REQUEST);
@@ -126,15 +145,18 @@ void responder_atomic(struct qp *qp, struct packet *p, uint32_t pd)
 		responder_put_off(qp, p);
 		return;
 	}
-	word = mkey_atomic(qp->hca, &a, p->va, 8, &result, &fault);
-	if (!word) {
-		if (result == MKEY_ABSENT && responder_stall(qp, p, &fault))
-			return;
-		responder_refuse(qp, p, NAK_REMOTE_ACCESS, EVENT_ACCESS);
+	result = mkey_atomic(qp->hca, &a, p->va, 8, &word, &fault);
+	if (result == MKEY_ABSENT && responder_stall(qp, p, &fault))
+		return;
+	if (result == MKEY_OK)
+		err = word.host ? execute_here(word.host, p, &original) :
+				  execute_far(qp->hca->dma, word.bus, p, &original);
+	if (err == -EAGAIN) {
+		responder_put_off(qp, p);
 		return;
 	}
-	if (!execute_atomic(word, p, &original)) {
-		responder_put_off(qp, p);
+	if (err) {
+		responder_refuse(qp, p, NAK_REMOTE_ACCESS, EVENT_ACCESS);
 		return;
 	}
 	take_resource(qp, p, pd, 1)->original = original;

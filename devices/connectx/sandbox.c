@@ -51,6 +51,7 @@ static const int both[] = {
 	/* the client, the fabric, the logs, signals by signalfd */
 	SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(readv), SCMP_SYS(writev),
 	SCMP_SYS(recvmsg), SCMP_SYS(sendmsg), SCMP_SYS(recvfrom), SCMP_SYS(sendto),
+	SCMP_SYS(poll), SCMP_SYS(ppoll),
 	SCMP_SYS(close), SCMP_SYS(fstat), SCMP_SYS(lseek),
 	/* memory */
 	SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(brk),

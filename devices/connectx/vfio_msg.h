@@ -13,6 +13,7 @@
 #define MAX_DATA 4096		/* of one read or write: all of the configuration space */
 #define MAX_MESSAGE 8192	/* a REGION_WRITE_MULTI of QEMU has 4824 bytes */
 #define MAX_FDS 16		/* in a message; QEMU refuses a server that says more */
+#define ASK_MS 5000		/* for the client to answer; so long QEMU waits for us */
 
 struct header {
 	uint16_t id, command;
@@ -24,6 +25,18 @@ struct access_msg {
 	uint32_t region, count;
 };
 
+/* vfu_ask(): what the client is asked for, and how far that is. */
+struct asked {
+	enum { ASK_NOTHING, ASK_BEGUN, ASK_SENT, ASK_DONE, ASK_REFUSED } state;
+	uint16_t id;
+	uint64_t addr;
+	void *data;
+	size_t len;
+	bool write;
+	unsigned int forsaken;		/* nobody waits for these any more; they may be carried out */
+	unsigned int ms;		/* how long it may take */
+};
+
 struct vfu {
 	struct loop *loop;
 	struct dma *dma;
@@ -31,6 +44,9 @@ struct vfu {
 	void *arg;
 	int fd;				/* -1: the connection is over */
 	bool versioned;
+	bool handling;			/* a message */
+	struct asked ask;
+	struct work again;		/* messages in rx[] behind an answer */
 
 	int eventfd[VFU_VECTORS_MAX];
 	uint64_t pending;
@@ -65,7 +81,7 @@ struct request {
 int vfu_message(struct vfu *v, unsigned int command, struct request *r);
 #define MALFORMED (-EPROTO)
 const char *vfu_message_name(unsigned int command);
-#define MSG_VERSION 1
+enum { MSG_VERSION = 1, MSG_DMA_READ = 11, MSG_DMA_WRITE = 12 };
 /* Give the vectors back their state at the start: no eventfd. */
 void vfu_drop_vectors(struct vfu *v);
 

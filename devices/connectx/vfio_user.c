@@ -5,21 +5,34 @@
  * so reading is by the bufferful, and all messages of one are handled in a turn.
  *
  * The invariants: a message is looked at when all of it is in rx[]; a received descriptor
- * is closed when its message was handled, unless the handler kept it.  While a reply waits
- * for room in the socket no further message is handled, so there is at most one, in tx[].
+ * is closed when its message was handled, unless the handler kept it.  While one of ours
+ * waits for room in the socket no further message is handled, so there is at most one, in
+ * tx[].
  *
  * A message whose frame is wrong (size, type, order, number of descriptors) ends the
  * connection, for nothing behind it can be trusted.  A request that is refused is answered
  * with an errno.
+ *
+ * vfu_ask() is what the device calls for memory that it cannot map: it waits for the reply.
+ * QEMU answers in its main loop, under a lock that a virtual CPU may hold while it waits for
+ * a reply of ours; and to find the answer it may read a BAR of this device.  So meanwhile
+ * messages are handled as they come, all of them and in their order, or both would wait for
+ * each other.  What a message must not do in the middle of an access, the device puts off
+ * (bar.c, function.c).  The device asks from the loop only, never while a message is
+ * handled: its sender may be waiting.
  */
 #include "vfio_msg.h"
+#include "stats.h"
 #include "trace.h"
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+_Static_assert(DMA_ASK_MAX <= MAX_DATA, "a question fits into tx[]");
 
 enum { TYPE_MASK = 0xf, TYPE_COMMAND = 0, TYPE_REPLY = 1, NO_REPLY = 0x10, IS_ERROR = 0x20 };
 
@@ -34,6 +47,8 @@ static void drop(struct vfu *v)
 	for (unsigned int i = 0; i < v->ins; i++)
 		close(v->in[i].fd);
 	v->ins = 0;
+	work_stop(&v->again);
+	v->dma->ask = NULL;
 	vfu_drop_vectors(v);
 	dma_unmap_all(v->dma);
 }
@@ -85,6 +100,14 @@ static void flush(struct vfu *v)
 		v->tx_len = v->tx_sent = 0;
 }
 
+/* TX_LEN bytes of tx[] are a message. */
+static void transmit(struct vfu *v)
+{
+	flush(v);
+	if (v->fd >= 0 && v->tx_len)
+		loop_rewatch(v->loop, v->fd, EPOLLOUT);
+}
+
 static void reply(struct vfu *v, const struct header *request, size_t out_len, int err)
 {
 	struct header h = {
@@ -95,9 +118,7 @@ static void reply(struct vfu *v, const struct header *request, size_t out_len, i
 
 	memcpy(v->tx, &h, sizeof(h));
 	v->tx_len = h.size;
-	flush(v);
-	if (v->fd >= 0 && v->tx_len)
-		loop_rewatch(v->loop, v->fd, EPOLLOUT);
+	transmit(v);
 }
 
 /* A complete message. */
@@ -114,7 +135,9 @@ static void handle(struct vfu *v, const struct header *h, const uint8_t *body, i
 		broken(v, "its first message has the number %u, and not VERSION's", h->command);
 		return;
 	}
+	v->handling = true;
 	err = vfu_message(v, h->command, &r);
+	v->handling = false;
 	if (err == MALFORMED) {
 		broken(v, "its %s of %u bytes makes no sense", vfu_message_name(h->command),
 		       h->size);
@@ -127,6 +150,31 @@ static void handle(struct vfu *v, const struct header *h, const uint8_t *body, i
 		reply(v, h, r.out_len, err);
 }
 
+/* The answer to a question. */
+static void take_reply(struct vfu *v, const struct header *h, const uint8_t *body)
+{
+	const size_t head = 2 * sizeof(uint64_t);	/* the address and the length again */
+	struct asked *a = &v->ask;
+
+	if (a->state != ASK_SENT || h->id != a->id) {
+		if (a->forsaken)
+			a->forsaken--;
+		else
+			broken(v, "it replies to what nobody asked, %u", h->id);
+		return;
+	}
+	a->state = ASK_REFUSED;
+	if (h->flags & IS_ERROR)
+		return;
+	if (!a->write && h->size != sizeof(*h) + head + a->len) {
+		broken(v, "its reply to a read of %zu bytes has %u", a->len, h->size);
+		return;
+	}
+	if (!a->write)
+		memcpy(a->data, body + head, a->len);
+	a->state = ASK_DONE;
+}
+
 /* Handle the next message of rx[]; false if it is not complete, or has to wait. */
 static bool next_message(struct vfu *v)
 {
@@ -136,11 +184,11 @@ static bool next_message(struct vfu *v)
 	unsigned int fds = 0;
 	struct header h;
 
-	if (v->fd < 0 || v->tx_len || left < sizeof(h))
+	if (v->fd < 0 || v->tx_len || left < sizeof(h) || v->ask.state > ASK_SENT)
 		return false;
 	memcpy(&h, rx, sizeof(h));
 	if (h.size < sizeof(h) || h.size > MAX_MESSAGE ||
-	    (h.flags & TYPE_MASK) != TYPE_COMMAND) {
+	    (h.flags & TYPE_MASK) > TYPE_REPLY) {
 		broken(v, "a message says that it has %u bytes and flags %#x", h.size, h.flags);
 		return false;
 	}
@@ -156,7 +204,10 @@ static bool next_message(struct vfu *v)
 	v->ins -= fds;
 	memmove(v->in, v->in + fds, v->ins * sizeof(v->in[0]));
 
-	handle(v, &h, rx + sizeof(h), fd, fds);
+	if ((h.flags & TYPE_MASK) == TYPE_REPLY)
+		take_reply(v, &h, rx + sizeof(h));
+	else
+		handle(v, &h, rx + sizeof(h), fd, fds);
 	while (fds--)
 		if (fd[fds] >= 0)
 			close(fd[fds]);
@@ -234,19 +285,104 @@ static void receive(struct vfu *v)
 		broken(v, "it sent more than %d descriptors at once", MAX_FDS);
 }
 
-static void ready(void *arg, uint32_t events)
+/* The socket is ready for what we want of it. */
+static void go_on(struct vfu *v)
 {
-	struct vfu *v = arg;
-
 	if (v->tx_len) {
 		flush(v);
-		if (v->fd < 0 || v->tx_len)
-			return;
-		loop_rewatch(v->loop, v->fd, EPOLLIN);
-		handle_all(v);
+		if (v->fd >= 0 && !v->tx_len)
+			loop_rewatch(v->loop, v->fd, EPOLLIN);
 	}
-	if (v->fd >= 0 && !v->tx_len)
+	/* First, so that there is room to receive. */
+	handle_all(v);
+	if (v->fd >= 0 && !v->tx_len && v->ask.state <= ASK_SENT)
 		receive(v);
+}
+
+static void ready(void *arg, uint32_t events)
+{
+	go_on(arg);
+}
+
+static void handle_again(struct work *w)
+{
+	handle_all(list_item(w, struct vfu, again));
+}
+
+static void send_question(struct vfu *v)
+{
+	struct asked *a = &v->ask;
+	const uint64_t body[2] = { a->addr, a->len };
+	const struct header h = {
+		.id = ++a->id, .command = a->write ? MSG_DMA_WRITE : MSG_DMA_READ,
+		.size = sizeof(h) + sizeof(body) + (a->write ? a->len : 0),
+		.flags = TYPE_COMMAND,
+	};
+
+	memcpy(v->tx, &h, sizeof(h));
+	memcpy(v->tx + sizeof(h), body, sizeof(body));
+	if (a->write)
+		memcpy(v->tx + sizeof(h) + sizeof(body), a->data, a->len);
+	a->state = ASK_SENT;
+	v->tx_len = h.size;
+	transmit(v);
+}
+
+/* Until the question is answered, or its time is over at END. */
+static void wait_for_answer(struct vfu *v, uint64_t end)
+{
+	struct asked *a = &v->ask;
+
+	/* What is in rx[] already, the client may be waiting for. */
+	handle_all(v);
+	while (v->fd >= 0 && (a->state == ASK_BEGUN || a->state == ASK_SENT)) {
+		struct pollfd p = { .fd = v->fd };
+		uint64_t now;
+
+		if (a->state == ASK_BEGUN && !v->tx_len) {
+			send_question(v);
+			continue;
+		}
+		now = stats_clock();
+		p.events = v->tx_len ? POLLOUT : POLLIN;
+		if (!poll(&p, 1, now < end ? (end - now) / 1000000 + 1 : 0))
+			return;
+		go_on(v);
+		/* A guest can make the client send without end. */
+		if (now >= end)
+			return;
+	}
+}
+
+static int vfu_ask(void *arg, uint64_t addr, void *data, size_t len, bool write)
+{
+	struct vfu *v = arg;
+	struct asked *a = &v->ask;
+	uint64_t began = stats_clock();
+	bool done;
+
+	if (v->handling || a->state != ASK_NOTHING || v->fd < 0)
+		return -EFAULT;
+	a->addr = addr;
+	a->data = data;
+	a->len = len;
+	a->write = write;
+	a->state = ASK_BEGUN;
+	wait_for_answer(v, began + a->ms * 1000000ull);
+	loop_waited(v->loop);
+	done = a->state == ASK_DONE;
+	trace("dma %s %#llx+%#zx of the client: %s, %u us", write ? "write" : "read",
+	      (unsigned long long)addr, len, done ? "ok" : "refused",
+	      (unsigned int)((stats_clock() - began) / 1000));
+	if (a->state == ASK_SENT && v->fd >= 0) {
+		note("QEMU did not %s %zu bytes at %#llx in %u ms", write ? "write" : "read",
+		     len, (unsigned long long)addr, a->ms);
+		a->forsaken++;		/* the reply may come after all */
+	}
+	a->state = ASK_NOTHING;
+	if (v->fd >= 0 && v->rx_len)
+		loop_work(v->loop, &v->again);
+	return done ? 0 : -EFAULT;
 }
 
 struct vfu *vfu_new(struct loop *l, struct dma *d, const struct vfu_ops *ops, void *arg, int fd)
@@ -256,12 +392,17 @@ struct vfu *vfu_new(struct loop *l, struct dma *d, const struct vfu_ops *ops, vo
 
 	if (!v)
 		goto err;
-	*v = (struct vfu) { .loop = l, .dma = d, .ops = ops, .arg = arg, .fd = fd };
+	*v = (struct vfu) {
+		.loop = l, .dma = d, .ops = ops, .arg = arg, .fd = fd, .ask.ms = ASK_MS,
+	};
+	work_init(&v->again, handle_again);
 	for (unsigned int i = 0; i < VFU_VECTORS_MAX; i++)
 		v->eventfd[i] = -1;
 	ret = loop_watch(l, fd, EPOLLIN, ready, v);
 	if (ret)
 		goto err;
+	d->ask = vfu_ask;
+	d->ask_arg = v;
 	return v;
 
 err:

@@ -2,7 +2,8 @@
 /*
  * The server's side of a vfio-user connection (QEMU, docs/interop/vfio-user.rst): a client
  * reads and writes the regions of a PCI device, gives it memory for DMA, and eventfds for
- * its MSI-X vectors.
+ * its MSI-X vectors.  The one request in the other direction is for memory that the client
+ * has not given: it is DMA's ask() (dma.h).
  */
 #ifndef CONNECTX_VFIO_USER_H
 #define CONNECTX_VFIO_USER_H
@@ -21,7 +22,10 @@ struct vfu;
 struct vfu_ops {
 	uint64_t region_size[VFU_REGIONS];	/* 0: there is none */
 	unsigned int vectors;			/* of MSI-X, up to VFU_VECTORS_MAX */
-	/* SIZE is 1, 2, 4 or 8, and OFFSET a multiple of it, inside the region. */
+	/*
+	 * SIZE is 1, 2, 4 or 8, and OFFSET a multiple of it, inside the region.  These, and
+	 * reset(), are also called from within DMA's ask(), in the middle of an access.
+	 */
 	void (*read)(void *arg, unsigned int region, uint64_t offset, void *data, size_t size);
 	void (*write)(void *arg, unsigned int region, uint64_t offset, const void *data,
 		      size_t size);

@@ -24,9 +24,9 @@ console.log.  The device "connectx-2", besides, is a second one, with connectx-2
 
 The device "gpu" is the GPU of the tests: an ivshmem-plain whose BAR is a memory file, which
 the host can look at (Guest.vram), and in the guest the driver tests/gpu, which is loaded
-before the command starts.  It and a ConnectX are then behind one PCIe switch, since on an
-emulated CPU the kernel lets them reach each other (peer-to-peer) only so.  The device "gpu-apart"
-is the same GPU without the switch.
+before the command starts.  It and a ConnectX, and two ConnectX too, are behind one PCIe
+switch, since on an emulated CPU the kernel lets them reach each other (peer-to-peer) only so.
+The device "gpu-apart" is the same GPU without the switch.
 """
 
 import contextlib
@@ -456,7 +456,7 @@ class Guest:
         if self.vram:
             words += ["-object", f"memory-backend-file,id=vram,size={VRAM},share=on,"
                       f"mem-path=/proc/self/fd/{self._files[2]}"]
-        if "gpu" in self.devices:
+        if "gpu" in self.devices or set(MODELS) <= set(self.devices):
             kind = "xio3130-downstream,bus=switch"
             words += ["-device", "pcie-root-port,id=root,chassis=200,slot=200",
                       "-device", "x3130-upstream,id=switch,bus=root"]

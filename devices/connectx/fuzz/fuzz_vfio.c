@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The client of the vfio-user socket: messages, whole and cut, with descriptors of several
- * kinds and numbers.  main.c is included, so the device behind the socket is the program's
- * own.
+ * kinds and numbers; and what it says when it is asked for memory.  main.c is included, so
+ * the device behind the socket is the program's own.
  *
  * After each input no descriptor is open that was not before, and no guest memory is mapped.
  */
@@ -58,6 +58,7 @@ static void plug(void)
 	peer = sv[1];
 	f->vfu = vfu_new(m.loop, &m.dma, &device, &m, sv[0]);
 	must(f->vfu);
+	f->vfu->ask.ms = 0;		/* what it has said by then */
 	/* Memory and bus mastering, which an input may take away. */
 	function_reset(f);
 	function_write(f, VFU_CONFIG, 4, "\6", 1);
@@ -272,6 +273,35 @@ static void send_raw(struct input *in)
 	send_some(bytes, in_bytes(in, bytes, len), in8(in) % 3, len);
 }
 
+/* The device asks; the client may have answered already, with what came before or with this. */
+static void ask_client(struct input *in)
+{
+	static u8 bytes[sizeof(struct header) + 16 + DMA_ASK_MAX], data[2 * DMA_ASK_MAX];
+	u8 how = in8(in), what = in8(in);
+	bool write = how & 1;
+	size_t len = how & 2 ? in16(in) % sizeof(data) : 8, body;
+	struct header h = {
+		.id = f->vfu->ask.id + 1 + (how & 4 ? in8(in) : 0),
+		.command = how & 8 ? in8(in) : write ? MSG_DMA_WRITE : MSG_DMA_READ,
+		.flags = 1 | (how & 16 ? 0x20 : 0),
+	};
+
+	body = 16 + (write ? 0 : len < DMA_ASK_MAX ? len : DMA_ASK_MAX);
+	if (how & 32)
+		body = in8(in);
+	h.size = sizeof(h) + body;
+	memcpy(bytes, &h, sizeof(h));
+	in_bytes(in, bytes + sizeof(h) + 16, 8);
+	if (!(how & 64))
+		send_some(bytes, sizeof(h) + body, what % 8 == 7, what);
+	if (what & 16)
+		send_message(in);
+	dma_ask(&m.dma, 0x100000000ull, data, len, write);
+	must(!m.dma.asking && f->vfu->ask.state == ASK_NOTHING);
+	if (what & 32)
+		dma_ask(&m.dma, 0x100000000ull, data, len, write);
+}
+
 static void read_replies(void)
 {
 	static u8 bytes[8192];
@@ -305,6 +335,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			f->hca->raise(f->hca->raise_arg, in8(&in));
 		else if (peer >= 0 && what < 0xfa)
 			shutdown(peer, SHUT_WR);
+		else if (what >= 0xfb)
+			ask_client(&in);
 	}
 	for (int i = 0; i < 8; i++) {
 		loop_turn(m.loop);

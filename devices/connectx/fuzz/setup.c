@@ -34,7 +34,8 @@ static void setup_keys(struct guest *g)
 
 	for (unsigned int i = 0; i < PAGE_KEYS; i++)
 		pages[i] = (RAM_DATA + (i * 5 % 14) * 0x1000) | 3;
-	guest_make_key(g, &s);				/* all there */
+	pages[0] = RAM_NOWHERE | 3;
+	guest_make_key(g, &s);				/* all there, one far away */
 	pages[1] = pages[5] = 0;
 	pages[2] &= ~2ull;
 	guest_make_key(g, &s);				/* pages absent, and one not writable */

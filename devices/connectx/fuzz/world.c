@@ -140,8 +140,36 @@ static void forget_the_harmless(struct hca *hca)
 {
 	memset(hca->cmd.unknown, 0, sizeof(hca->cmd.unknown));
 	memset(hca->pages, 0, sizeof(hca->pages));
+	memset(hca->later.store, 0, sizeof(hca->later.store));
 	hca->port.unknown_reg = 0;
 	memset(&hca->stats, 0, sizeof(hca->stats));
+}
+
+/*
+ * The client.  What the guest does meanwhile depends on nothing but how often it was asked,
+ * so that an input does the same each time.
+ */
+static int client(void *arg, uint64_t addr, void *data, size_t len, bool write)
+{
+	static u8 nowhere[PAGE];
+	struct world *w = arg;
+	unsigned int n = w->questions++;
+
+	must(len && len <= DMA_ASK_MAX && w->dma.asking);
+	bar_put64(w, HCA_UAR_FIRST * HCA_PAGE + 0x800, 0, (HCA_QP_FIRST + n % 16) << 8);
+	bar_put64(w, HCA_UAR_FIRST * HCA_PAGE + 0x20, 0x10000000 * (n % 4), 1 + n % 2);
+	bar_put32(w, HCA_UAR_FIRST * HCA_PAGE + 0x40, 1 << 24);
+	bar_put32(w, 0x18, 1u << n % 32);
+	bar_put32(w, HCA_MEMIC_START, n);
+	if (n % 8 == 7)
+		world_remap(w);
+	if (addr < RAM_NOWHERE || addr - RAM_NOWHERE > PAGE || len > PAGE - (addr - RAM_NOWHERE))
+		return -EFAULT;
+	memcpy(write ? nowhere + (addr - RAM_NOWHERE) : data,
+	       write ? data : nowhere + (addr - RAM_NOWHERE), len);
+	if (n % 16 == 15)
+		return -EFAULT;
+	return 0;
 }
 
 static void make(struct world *w)
@@ -156,6 +184,8 @@ static void make(struct world *w)
 	map_all(w);
 	w->loop = loop_new();
 	must(w->loop);
+	w->dma.ask = client;
+	w->dma.ask_arg = w;
 	w->hca = hca_new(w->loop, &w->dma, GUID);
 	must(w->hca);
 	w->hca->raise = raise_vector;
@@ -181,6 +211,7 @@ void world_begin(struct world *w)
 	memset(ram, 0, RAM_SIZE + RAM_MORE_SIZE);
 	if (!dma_run(&w->dma, RAM_MORE, &len, true))
 		world_remap(w);
+	w->questions = 0;
 	clock_reset();
 	loop_turn(w->loop);
 }

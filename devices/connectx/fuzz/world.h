@@ -8,7 +8,8 @@
  *	RAM		192 KiB: the command queue, doorbell records, mailboxes, queues, data
  *	RAM_MORE	8 KiB right behind, a region of its own, which an input may unmap
  *	RAM_READ	4 KiB that may only be read
- *	RAM_NOWHERE	4 KiB without a file descriptor
+ *	RAM_NOWHERE	4 KiB without a file descriptor: the client is asked for them, and while
+ *			it is, the guest rings doorbells and memory comes and goes
  */
 #ifndef CONNECTX_FUZZ_WORLD_H
 #define CONNECTX_FUZZ_WORLD_H
@@ -37,6 +38,7 @@ struct world {
 	struct dma dma;
 	struct hca *hca;
 	uint64_t interrupts;
+	unsigned int questions;		/* of this input: for memory that is nowhere here */
 };
 
 /* Made by the first call. */

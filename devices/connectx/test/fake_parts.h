@@ -143,6 +143,35 @@ uint64_t loop_now(const struct loop *l)
 	return fake_now;
 }
 
+static struct work *queued_work;	/* one at a time is enough */
+
+void work_init(struct work *w, void (*run)(struct work *w))
+{
+	list_init(&w->entry);
+	w->run = run;
+}
+
+void loop_work(struct loop *l, struct work *w)
+{
+	assert_true(!queued_work || queued_work == w);
+	queued_work = w;
+}
+
+void work_stop(struct work *w)
+{
+	if (queued_work == w)
+		queued_work = NULL;
+}
+
+static void __attribute__((unused)) run_queued_work(void)
+{
+	struct work *w = queued_work;
+
+	assert_non_null(w);
+	queued_work = NULL;
+	w->run(w);
+}
+
 void trace_line(const char *fmt, ...)
 {
 }
@@ -208,7 +237,7 @@ void cq_doorbell(struct hca *hca, uint32_t value, uint32_t number)
 	cq_rung.number = number;
 }
 
-void qp_doorbell(struct hca *hca, uint32_t number)
+void qp_doorbell(struct hca *hca, uint32_t number, int end)
 {
 	qp_rung.count++;
 	qp_rung.number = number;

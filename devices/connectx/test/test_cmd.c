@@ -431,6 +431,53 @@ static void survives_noise(void **state)
 	}
 }
 
+/*
+ * In the middle of an access a store takes effect later: a command may free what is in use.
+ * The order of the stores stays, also for one that comes when the access is over.
+ */
+static void waits_while_the_client_is_asked(void **state)
+{
+	const uint32_t disabled = MLX5_INITIAL_SEG_NIC_INTERFACE_DISABLED << 8;
+	struct hca *hca = *state;
+	u8 *e, *f;
+
+	set_queue(hca);
+	e = make_entry(3, enable_hca, 16, 16);
+	f = make_entry(4, enable_hca, 16, 16);
+	hca->dma->asking = true;
+	bar32(hca, 0x18, 1 << 3);
+	bar32(hca, 0x18, 1 << 4);
+	for (unsigned int i = 0; i < 100; i++)
+		bar32(hca, 0x18, 1 << 3);	/* of which there may be many */
+	assert_int_equal(hca->later.count, 1);
+	assert_false(hca->enabled);
+	hca->dma->asking = false;
+	bar32(hca, 0x14, (uint32_t)QUEUE | disabled);
+	assert_int_equal(bar_read32(hca, 0x14) & 0x700, 0);
+	assert_int_equal(e[63], 1);
+	run_queued_work();
+	assert_true(hca->enabled);
+	assert_int_equal(e[63], 0);
+	assert_int_equal(f[63], 0);
+	assert_int_equal(bar_read32(hca, 0x14) & 0x700, disabled);
+	assert_null(queued_work);
+	bar32(hca, 0x14, (uint32_t)QUEUE);		/* at once again */
+	assert_int_equal(bar_read32(hca, 0x14) & 0x700, 0);
+
+	/* A bounded number; a reset forgets them. */
+	hca->dma->asking = true;
+	notes = 0;
+	for (unsigned int i = 0; i <= HCA_LATER; i++)
+		bar32(hca, 0x14, (uint32_t)QUEUE | disabled);
+	assert_int_equal(notes, 1);
+	assert_int_equal(hca->later.count, HCA_LATER);
+	hca->dma->asking = false;
+	hca_reset(hca);
+	assert_null(queued_work);
+	set_queue(hca);
+	assert_int_equal(bar_read32(hca, 0x14) & ~0xffu, (uint32_t)QUEUE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -451,6 +498,7 @@ int main(void)
 		T(checks_the_uid),
 		T(stops_with_the_interface),
 		T(survives_noise),
+		T(waits_while_the_client_is_asked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -200,6 +200,84 @@ static void words_are_aligned_and_big_endian(void **state)
 	assert_int_equal(dma_store8(&dma, 0x2000, 0), -EFAULT);
 }
 
+/* The client, who has a byte of its own for each address, and what he was asked. */
+static struct { uint64_t addr; size_t len; bool write; } asked[8];
+static unsigned int questions, refuse_from = 8;
+static uint8_t far[4 * PAGE];
+#define FAR 0x40000000ull
+
+static int client(void *arg, uint64_t addr, void *data, size_t len, bool write)
+{
+	assert_ptr_equal(arg, &dma);
+	assert_true(dma.asking);
+	assert_true(questions < 8 && len && len <= DMA_ASK_MAX);
+	asked[questions].addr = addr;
+	asked[questions].len = len;
+	asked[questions].write = write;
+	if (questions++ >= refuse_from)
+		return -EFAULT;
+	assert_true(addr >= FAR && addr - FAR + len <= sizeof(far));
+	memcpy(write ? far + (addr - FAR) : data, write ? data : far + (addr - FAR), len);
+	/* One at a time: what this causes cannot ask. */
+	assert_int_equal(dma_ask(&dma, addr, data, 1, false), -EFAULT);
+	return 0;
+}
+
+static void asks_for_what_is_not_mapped(void **state)
+{
+	static const struct { uint64_t addr; size_t len, gap; } gaps[] = {
+		{ 0x1000, 1, 0 }, { 0x0fff, 1, 1 }, { 0x0ff0, 0x20, 0x10 },
+		{ 0x2fff, 0x10, 0 },			/* the last mapped byte */
+		{ 0x3000, 0x10, 0x10 }, { 0x3000, 0x100000, 0x5000 },
+		{ 0x8000, 1, 0 },			/* read only: mapped all the same */
+		{ 0x9000, 2 * PAGE, 2 * PAGE },		/* it is there, without a descriptor */
+		{ 0x9800, 0x7000, 0x6800 }, { -PAGE, PAGE, 0 }, { ~0ull, 8192, 0 },
+	};
+	uint8_t data[2 * PAGE + 10];
+
+	assert_int_equal(dma_map(&dma, 0x1000, 2 * PAGE, memory, 0, true), 0);
+	assert_int_equal(dma_map(&dma, 0x8000, PAGE, memory, 0, false), 0);
+	assert_int_equal(dma_map(&dma, 0x9000, PAGE, -1, 0, true), 0);
+	assert_int_equal(dma_map(&dma, 0x10000, PAGE, memory, 0, true), 0);
+	assert_int_equal(dma_gap(&dma, 0x3000, 1), 0);
+	assert_int_equal(dma_ask(&dma, FAR, data, 1, false), -EFAULT);
+	dma.ask = client;
+	dma.ask_arg = &dma;
+	for (size_t i = 0; i < sizeof(gaps) / sizeof(gaps[0]); i++)
+		assert_int_equal(dma_gap(&dma, gaps[i].addr, gaps[i].len), gaps[i].gap);
+
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = i * 7;
+	assert_int_equal(dma_ask(&dma, FAR + 1, data, sizeof(data), true), 0);
+	assert_int_equal(questions, 3);
+	assert_int_equal(asked[0].addr, FAR + 1);
+	assert_int_equal(asked[0].len, DMA_ASK_MAX);
+	assert_int_equal(asked[2].addr, FAR + 1 + 2 * DMA_ASK_MAX);
+	assert_int_equal(asked[2].len, 10);
+	assert_true(asked[2].write);
+	assert_memory_equal(far + 1, data, sizeof(data));
+	memset(data, 0, sizeof(data));
+	assert_int_equal(dma_ask(&dma, FAR + 1, data, sizeof(data), false), 0);
+	assert_memory_equal(far + 1, data, sizeof(data));
+	assert_false(dma.asking);
+
+	/* The first that is refused is the last. */
+	questions = 0;
+	refuse_from = 1;
+	assert_int_equal(dma_ask(&dma, FAR, data, sizeof(data), false), -EFAULT);
+	assert_int_equal(questions, 2);
+	/* Off the bus. */
+	dma.off = true;
+	assert_int_equal(dma_ask(&dma, FAR, data, 1, false), -EFAULT);
+	assert_int_equal(dma_gap(&dma, FAR, 1), 0);
+	assert_int_equal(questions, 2);
+	/* Nothing but dma_ask() asks. */
+	dma.off = false;
+	assert_int_equal(dma_read(&dma, FAR, data, 1), -EFAULT);
+	assert_int_equal(dma_write(&dma, 0x9000, data, 1), -EFAULT);
+	assert_int_equal(questions, 2);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -212,6 +290,7 @@ int main(void)
 		TEST(unmap_takes_whole_regions),
 		TEST(takes_so_many_regions),
 		TEST(words_are_aligned_and_big_endian),
+		TEST(asks_for_what_is_not_mapped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -436,13 +436,13 @@ static void test_atomic(void **state)
 	for (i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		const struct mkey_access a = { .key = key[t[i].key], .pd = PD, .qpn = QPN,
 					       .rights = t[i].rights };
-		enum mkey_result r;
-		void *p;
+		struct mkey_word word = { NULL };
 
 		print_message("  %s\n", t[i].name);
-		p = mkey_atomic(&hca, &a, t[i].va, t[i].size, &r, NULL);
-		assert_int_equal(r, t[i].want);
-		assert_ptr_equal(p, t[i].addr ? at(t[i].addr) : NULL);
+		assert_int_equal(mkey_atomic(&hca, &a, t[i].va, t[i].size, &word, NULL),
+				 t[i].want);
+		assert_ptr_equal(word.host, t[i].addr ? at(t[i].addr) : NULL);
+		assert_int_equal(word.bus, 0);
 	}
 }
 

@@ -111,7 +111,20 @@ void qp_fault_over(struct qp *qp, enum fault_side side, bool failed)
 		odp_fault(&hca, qp, side, again);
 }
 
-static enum cmd_status resume(uint64_t t, bool error)
+/* What waits for the next turn of the loop. */
+static void next_turn(void)
+{
+	for (unsigned int i = 0; i < QPS; i++) {
+		struct timer *t = timers[i];
+
+		if (!t || t->when)
+			continue;
+		timers[i] = NULL;
+		t->expired(t);
+	}
+}
+
+static enum cmd_status answer(uint64_t t, bool error)
 {
 	u8 cmd[16] = { 0 };
 	void *info = cmd + 8;
@@ -120,6 +133,14 @@ static enum cmd_status resume(uint64_t t, bool error)
 	IFC_SET(mem_page_fault_info, info, fault_token_47_32, t >> 32);
 	IFC_SET(mem_page_fault_info, info, fault_token_31_0, t);
 	return command(odp_ops, MLX5_CMD_OP_PAGE_FAULT_RESUME, cmd, sizeof(cmd), out);
+}
+
+static enum cmd_status resume(uint64_t t, bool error)
+{
+	enum cmd_status status = answer(t, error);
+
+	next_turn();
+	return status;
 }
 
 /* Two pages absent; an implicit MR with that key as a child, and its null key. */
@@ -222,7 +243,11 @@ static void test_resume(void **state)
 	fault(0, FAULT_RESPONDER, root, 0x1000, 8);	/* that side waits already */
 	assert_int_equal(events, 2);
 
-	assert_int_equal(resume(second, false), CMD_OK);
+	/* Not in the command: the QP may have to ask the client, which waits for that. */
+	assert_int_equal(answer(second, false), CMD_OK);
+	assert_int_equal(overs, 0);
+	assert_int_equal(answer(second, true), CMD_OK);
+	next_turn();
 	assert_int_equal(overs, 1);
 	assert_ptr_equal(over_qp, qps[0]);
 	assert_int_equal(over_side, FAULT_RESPONDER);
@@ -260,6 +285,16 @@ static void test_old_token(void **state)
 	assert_int_equal(overs, 0);
 	assert_int_equal(resume(token(), false), CMD_OK);
 	assert_ptr_equal(over_qp, qps[1]);
+}
+
+/* It was answered, and is destroyed before it goes on. */
+static void test_forgotten_before_it_goes_on(void **state)
+{
+	fault(0, FAULT_RESPONDER, root, 0x1000, 8);
+	assert_int_equal(answer(token(), false), CMD_OK);
+	odp_forget(&hca, qps[0]);
+	assert_int_equal(running(), 0);
+	assert_int_equal(overs, 0);
 }
 
 static void test_polling(void **state)
@@ -435,6 +470,7 @@ int main(void)
 		CASE(test_polling), CASE(test_subscribes_later), CASE(test_key_gone),
 		CASE(test_child_vanishes), CASE(test_child_errors_end), CASE(test_again),
 		CASE(test_many), CASE(test_unsubscribes), CASE(test_forget), CASE(test_reset),
+		CASE(test_forgotten_before_it_goes_on),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

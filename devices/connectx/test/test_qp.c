@@ -279,7 +279,7 @@ static void test_users(void **state)
 	assert_int_equal(target->service, QP_XRC_TGT);
 	assert_int_equal(cqs[0].users, 1);
 	to_rts(target);
-	qp_doorbell(&hca, target->number);
+	qp_doorbell(&hca, target->number, -1);
 	assert_int_equal(target->state, QPS_RTS);
 
 	memset(in, 0, sizeof(in));

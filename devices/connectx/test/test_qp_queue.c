@@ -18,12 +18,12 @@ static void test_doorbell(void **state)
 		struct qp *qp = created(i % 2 ? MLX5_QPC_ST_UD : MLX5_QPC_ST_RC);
 
 		post(1, 0);
-		qp_doorbell(&hca, qp->number);	/* too early */
+		qp_doorbell(&hca, qp->number, -1);	/* too early */
 		to_rts(qp);
 		qp->req.consumer = cases[i].consumer;
 		post(1, cases[i].record);
 		requester_runs = event_count = 0;
-		qp_doorbell(&hca, qp->number);
+		qp_doorbell(&hca, qp->number, -1);
 		assert_int_equal(requester_runs, cases[i].count > 0);
 		if (cases[i].count >= 0) {
 			assert_int_equal(qp->state, QPS_RTS);
@@ -44,16 +44,36 @@ static void test_doorbell(void **state)
 		struct qp *qp = created(MLX5_QPC_ST_RC);
 
 		post(1, 3);
-		qp_doorbell(&hca, qp->number);
+		qp_doorbell(&hca, qp->number, -1);
 		assert_int_equal(requester_runs, 0);
 		to_rts(qp);
 		assert_int_equal(requester_runs, 1);
 		assert_int_equal(qp->req.producer, 3);
 		qp->doorbell = sizeof(ram);	/* unmapped since */
-		qp_doorbell(&hca, qp->number);
+		qp_doorbell(&hca, qp->number, -1);
 		assert_int_equal(qp->state, QPS_ERR);
 	}
-	qp_doorbell(&hca, 0xffffff);
+	qp_doorbell(&hca, 0xffffff, -1);
+}
+
+/* The record is ahead: what it counts beyond the doorbell waits for its own. */
+static void test_doorbell_before_the_next(void **state)
+{
+	static const struct { int end; uint16_t producer; } rung[] = {
+		{ 0xffff, 0xffff }, { 0, 0 }, { 0xffff, 0 }, { 2, 2 }, { 1, 2 }, { 3, 3 },
+		{ 3, 3 }, { 0x5000, 4 },	/* made up */
+	};
+	struct qp *qp = created(MLX5_QPC_ST_RC);
+
+	to_rts(qp);
+	qp->req.producer = qp->req.consumer = 0xfffe;
+	post(1, 4);
+	for (size_t i = 0; i < sizeof(rung) / sizeof(rung[0]); i++) {
+		qp_doorbell(&hca, qp->number, rung[i].end);
+		assert_int_equal(qp->req.producer, rung[i].producer);
+	}
+	assert_int_equal(qp->state, QPS_RTS);
+	qp_reset_all(&hca);
 }
 
 static void test_fetch(void **state)
@@ -179,7 +199,7 @@ static void test_flush(void **state)
 
 	/* A send rings; a receive has to be looked for, less often with time. */
 	post(1, 16);
-	qp_doorbell(&hca, qp->number);
+	qp_doorbell(&hca, qp->number, -1);
 	run_works();
 	check_error(70, qp, MLX5_CQE_REQ_ERR, 15, 0);
 	assert_ptr_equal(running, &qp->flush_poll);
@@ -261,13 +281,13 @@ static void test_sq_error(void **state)
 	assert_int_equal(IFC_GET(qpc, query(qp), state), QPS_SQER);
 	assert_null(running);
 	post(1, 2);				/* posted, and not flushed yet */
-	qp_doorbell(&hca, qp->number);
+	qp_doorbell(&hca, qp->number, -1);
 	assert_int_equal(to(qp, MLX5_CMD_OP_SQERR2RTS_QP), CMD_OK);
 	assert_int_equal(cqes, 2);
 	assert_int_equal(requester_runs, 0);
 	assert_int_equal(run_works(), 0);
 	post(1, 3);
-	qp_doorbell(&hca, qp->number);
+	qp_doorbell(&hca, qp->number, -1);
 	assert_int_equal(requester_runs, 1);
 }
 
@@ -343,6 +363,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_doorbell),
+		TEST(test_doorbell_before_the_next),
 		TEST(test_fetch),
 		TEST(test_receive),
 		TEST(test_flush),

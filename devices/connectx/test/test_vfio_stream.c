@@ -103,7 +103,6 @@ static void wrong_frames_end_it(void **state)
 		{ 1, GET_INFO, 15, 0, 0 },
 		{ 1, REGION_WRITE, 8193, 0, 0 },
 		{ 1, REGION_WRITE, ~0u, 0, 0 },
-		{ 1, GET_INFO, 16, 1, 0 },		/* a reply to nothing */
 		{ 1, GET_INFO, 16, 2, 0 },
 	};
 

@@ -100,11 +100,14 @@ enum mkey_result mkey_write(struct hca *hca, const struct mkey_access *a, uint64
 	return result;
 }
 
-void *mkey_atomic(struct hca *hca, const struct mkey_access *a, uint64_t va, size_t size,
-		  enum mkey_result *result, struct mkey_fault *fault)
+enum mkey_result mkey_atomic(struct hca *hca, const struct mkey_access *a, uint64_t va,
+			     size_t size, struct mkey_word *word, struct mkey_fault *fault)
 {
-	*result = mkey_present(hca, a, va, size, fault);
-	return *result == MKEY_OK ? find_mkey(a, va, size)->bytes + (va - FAKE_VA) : NULL;
+	enum mkey_result result = mkey_present(hca, a, va, size, fault);
+
+	if (result == MKEY_OK)
+		*word = (struct mkey_word){ find_mkey(a, va, size)->bytes + (va - FAKE_VA), 0 };
+	return result;
 }
 
 bool mkey_invalidate_remote(struct hca *hca, uint32_t rkey, uint32_t pd, uint32_t qpn)
