@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash disable=SC2154 # the variables of paths.sh
 #
-# How a kernel module of the tests is built, for scripts/gpu and scripts/steps.  Module NAME
-# is tests/NAME, and becomes build/NAME/mrfd_NAME.ko, or build/NAME-debug/mrfd_NAME.ko.
+# How a kernel module of the tests is built, for scripts/gpu, scripts/kernel-dm and
+# scripts/steps.  Module NAME is tests/NAME, and becomes build/NAME/mrfd_NAME.ko, or
+# build/NAME-debug/mrfd_NAME.ko.
 
 # build_module NAME TITLE [--debug|--kcsan]: build it for a guests' kernel, print its path.
 build_module() {

@@ -39,7 +39,8 @@ class Device:
 RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
              "reg_mr_fd rereg_mr_fd keeps-keys memfd io-memory vmap gives-back native atomics "
              "atomic-write flush window-type-1 window-type-2 window-dma-buf window-holds "
-             "window-checks new-keys sqd rdma-cm add-delete read-middles rxe-queues",
+             "window-checks new-keys sqd rdma-cm add-delete read-middles rxe-queues dm dm-bytes "
+             "dm-export",
              setup="rdma link add rxe0 type rxe netdev eth0", netdev="eth0",
              address="10.0.0.1")
 
@@ -58,7 +59,8 @@ RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
 # Another kernel than the kit's may have the driver built in; then the device is there at once.
 CONNECTX = Device("connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
                   "reg_mr_fd rereg_mr_fd memfd native old-op on-demand atomics window-type-1 "
-                  "window-type-2 window-dma-buf rdma-cm mlx5-queues follows-moves pci",
+                  "window-type-2 window-dma-buf rdma-cm mlx5-queues follows-moves pci dm "
+                  "dm-export",
                   setup="{ [ -e /sys/class/infiniband/mlx5_0 ] || modprobe mlx5_ib; } && "
                         "/mrfd/kit/guest/ipoib ib0", netdev="ib0", address="10.1.0.1",
                   qemu=("connectx",), append="mlx5_core.prof_sel=0", needs=("connectx",),
@@ -72,10 +74,18 @@ CONNECTX = Device("connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
 CONNECTX_PINNED = replace(
     CONNECTX, name="connectx-pinned", title="the same model, without page faults",
     can="reg_mr_fd rereg_mr_fd memfd native atomics window-type-1 window-type-2 "
-        "window-dma-buf rdma-cm mlx5-queues gives-back pci",
+        "window-dma-buf rdma-cm mlx5-queues gives-back pci dm dm-export",
     model=("--no-paging",), kernels=("base", "debug"),
-    programs="access/(data|protection)|exporters/(gpu|gpu_gone|pinned)|faults/steps|"
-             "interface/(device|errors)|leaving/(device|exporter|process)|"
+    programs="access/(data|protection)|dm/(export|revoke)|exporters/(gpu|gpu_gone|pinned)|"
+             "faults/steps|interface/(device|errors)|leaving/(device|exporter|process)|"
              "mkeys/(changes|data|windows)|rereg/.*")
 
-DEVICES = [RXE, CONNECTX, CONNECTX_PINNED]
+# Two of them behind one PCIe switch, each with a port of its own that is connected to
+# itself.  The second one is for what passes from one to the other.
+CONNECTX_TWO = replace(
+    CONNECTX, name="connectx-two", title="two of the same model, on one PCIe switch",
+    qemu=("connectx", "connectx-2"), kernels=("base", "debug"),
+    settings=(*CONNECTX.settings, ("MRFD_OTHER_DEVICE", "mlx5_1")),
+    programs="dm/(export|revoke)|leaving/dm")
+
+DEVICES = [RXE, CONNECTX, CONNECTX_PINNED, CONNECTX_TWO]

@@ -6,6 +6,8 @@
 The names are relative to DIRECTORY.  A file has the licence if one of its first 15
 lines says so (SPDX-License-Identifier), inside a comment or not, with parentheses or
 not.  In a mail that line is in the head.  A file that is empty or binary needs none.
+The exception that headers of the kernel's uAPI have, so that any program may include
+them, makes no other licence of it.
 """
 
 import itertools
@@ -14,6 +16,7 @@ import re
 import sys
 
 LINES = 15
+UAPI = re.compile(r"\((\S+) WITH Linux-syscall-note\)")
 SPDX = re.compile(r"SPDX-License-Identifier:\s*(.*?)\s*(\*/|-->|['\"])?$")
 
 
@@ -22,7 +25,7 @@ def licence_of(text, mail=False):
     for line in itertools.islice(text.splitlines(), LINES):
         match = SPDX.search(line.rstrip())
         if match:
-            name = match[1]
+            name = UAPI.sub(r"\1", match[1])
             return name[1:-1] if name.startswith("(") and name.endswith(")") else name
         if mail and not line:
             return None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Registration, page faults, moves and peer-to-peer writes on the ConnectX model: a part of
-scripts/bench.
+"""Registration, page faults, moves, peer-to-peer writes and device memory on the ConnectX
+model: a part of scripts/bench.
 
-tests/bench/register.c and moving.c run in a guest with the model and the GPU of the tests,
-by the clock: what the model does takes none of the guest's instructions."""
+tests/bench/register.c, moving.c and dm.c run in a guest with the model and the GPU of the
+tests, by the clock: what the model does takes none of the guest's instructions."""
 
 import csv
 import os
@@ -13,9 +13,10 @@ from mrfd import machine
 from mrfd import programs
 from mrfd.devices import CONNECTX
 
-PROGRAMS = ("register", "moving")
+PROGRAMS = ("register", "moving", "dm")
 HEAD = ("operation", "memory", "bytes", "us", "ratio", "low", "high")
 REREG = ("rereg access", "rereg PD", "rereg translation")
+DM = ("dm write", "dm read", "dm fetch and add", "dm copy to", "dm copy from", "dm alloc")
 MOVING = ("warm write", "write after reg", "write after move", "move", "move with MR")
 
 
@@ -40,12 +41,19 @@ def ratio(row):
     return f"{row[1]:.2f} ({row[2]:.2f}-{row[3]:.2f})"
 
 
+def versus(operation):
+    """What the ratio of an operation is relative to, but for a bounce."""
+    if operation in REREG:
+        return "dereg and reg of the same"
+    return {"dm copy to": "memcpy()", "dm copy from": "memcpy()",
+            "dm alloc": "reg and dereg of memory"}.get(operation, "memory")
+
+
 def registration(results, operation, size):
     """A line for each size, a column for each memory."""
     rows = {key[1:]: row for key, row in results.items() if key[0] == operation}
     memories = list(dict.fromkeys(memory for memory, _ in rows))
-    versus = "dereg and reg of the same" if operation in REREG else "memory"
-    yield f"{operation}, relative to {versus} (quartiles)"
+    yield f"{operation}, relative to {versus(operation)} (quartiles)"
     yield f"{'':>9}{'memory':>14}" + "".join(f"{memory:>20}" for memory in memories)
     for n in sorted({n for _, n in rows}):
         yield (f"{size(n):>9}{rows['memory', n][0]:>11.1f} us" + "".join(
@@ -85,6 +93,8 @@ def table(results, size):
         yield from registration(results, operation, size)
     yield from moving(results, size)
     yield from rates(results)
+    for operation in DM:
+        yield from registration(results, operation, size)
 
 
 def aims(results, size):

@@ -28,36 +28,39 @@ from mrfd.paths import BUILD, SCRIPTS, TOP, inside
 TESTS = os.path.join(TOP, "tests")
 MODEL = os.path.join(TOP, "devices/connectx")
 OUT = os.path.join(BUILD, "tests")  # what is built of tests/
-NOT_CASES = {"host", "lib", "bench", "gpu", "guests", "steps"}  # folders of tests/ without guest programs
+# The folders of tests/ without guest programs.
+NOT_CASES = {"host", "lib", "bench", "gpu", "guests", "kernel_dm", "steps"}
 # Exporters of every kind: see tests/lib/memory.h.
 EXPORTERS = ["bochs-display", "virtio-gpu"]
 # The programs that have the GPU of the tests beside them (tests/gpu).
 GPU = re.compile(r"exporters/gpu\w*|leaving/(device|exporter|process)|(mkeys|moves)/.*|"
                  r"programs/(libfabric|perftest_gpu)|rereg/(changes|inflight|mkey)")
-# The programs that load the module by which steps fail (tests/steps), and what the driver
-# says once when the device has refused a work request of its own.
-STEPS = re.compile(r"faults/steps")
+# The programs that load a module: by which steps fail (tests/steps), or which is a kernel user
+# of device memory (tests/kernel_dm).  What builds it, the variable for its path, the programs.
+MODULES = (("steps", "MRFD_STEPS", re.compile(r"faults/steps")),
+           ("kernel-dm", "MRFD_KERNEL_DM", re.compile(r"dm/kernel|faults/kernel_dm")))
+# What the driver says once when the device has refused a work request of its own.
 UMR_REFUSED = r"umr\.c:\d+ mlx5r_umr_post_send_wait\+"
 # Tests of rdma-core for the hardware of one vendor.
 VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 
 # Which programs run on which kernel, by their names without the device.  On the base
 # kernel: all but those that need fault injection, which the debug kernel has.
-FAULTS = re.compile(r"faults/(registration|rereg)|kcsan")
+FAULTS = re.compile(r"faults/(dm|kernel_dm|registration|rereg)|kcsan")
 # On the debug kernel: all of ours that drives our code, and of rdma-core's suite what
 # goes through code that our patches change (see Documentation/testing.md).
-DEBUG = re.compile(r"host/moves|kunit|(access|exporters|faults|interface|leaving|load|mkeys|moves)/.*|"
-                   r"(queues|rereg)/.*|"
+DEBUG = re.compile(r"host/moves|kunit|(access|dm|exporters|faults|interface|leaving|load|mkeys)/.*|"
+                   r"(moves|queues|rereg)/.*|"
                    r"rdma-core/test_(mr|mr_fd(_caps)?|memfd_mr|rereg\w*)")
 # On the ConnectX model most of the code is the driver's, and all of DEBUG takes most of an
 # hour: so only what registers and reregisters, what maps memory in most ways, what goes wrong
 # or away in the middle of traffic, and of rdma-core's suite what is the driver's own.
 DEBUG_MLX5 = re.compile(r"access/(data|windows)|exporters/(dma|gpu\w*|notify|pinned)|faults/.*|"
-                        r"interface/.*|(leaving|mkeys|moves|rereg)/.*|queues/(errors|scribble)|"
+                        r"(dm|interface|leaving|mkeys|moves|rereg)/.*|queues/(errors|scribble)|"
                         r"rdma-core/test_(odp|rdmacm|mlx5_(dc|devx|dm_ops|mkey))")
 # On the kernel that finds data races: programs in which many things happen at once.
-CONCURRENT = re.compile(r"access/(cut|data|windows)|interface/(fuzz|lifetime)|load/stress|"
-                        r"rereg/inflight|kcsan")
+CONCURRENT = re.compile(r"access/(cut|data|windows)|dm/(budget|data|revoke)|load/stress|"
+                        r"interface/(fuzz|lifetime)|rereg/inflight|kcsan")
 RUNS_ON = {"base": lambda name: not FAULTS.fullmatch(name), "debug": DEBUG.fullmatch,
            "kcsan": CONCURRENT.fullmatch}
 
@@ -249,10 +252,9 @@ class GuestProgram(Program):
             self.dialect = Unittest
         if name.startswith("programs/"):
             self.needs.append("perftest")
-        self.steps = None
-        if STEPS.fullmatch(name):
-            self.steps = ["steps", *machine.KERNELS[kernel]]
-            self.needs.append(shlex.join(self.steps))
+        self.modules = {variable: (tool, *machine.KERNELS[kernel])
+                        for tool, variable, programs in MODULES if programs.fullmatch(name)}
+        self.needs.extend(map(shlex.join, self.modules.values()))
 
     def cases(self):
         if self.compiled:
@@ -269,8 +271,8 @@ class GuestProgram(Program):
     def guest(self):
         guest = test_guest(self.kernel, self.device, *(x for x in self.needs if x == "perftest"),
                            gpu=self.gpu)
-        if self.steps:
-            guest["env"]["MRFD_STEPS"] = product(*self.steps)
+        guest["env"].update({name: product(*tool) for name, tool in self.modules.items()})
+        if "MRFD_STEPS" in self.modules:
             guest["allow"] = (*guest["allow"], UMR_REFUSED)
         return guest
 

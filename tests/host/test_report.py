@@ -251,6 +251,8 @@ class OnModel(unittest.TestCase):
             source = file.read()
         for operation in onmodel.MOVING:
             self.assertIn(f'{{ "{operation}", ', source)
+        with open(f"{TOP}/tests/bench/dm.c", encoding="utf-8") as file:
+            self.assertEqual(set(re.findall(r'"(dm [a-z ]+)"', file.read())), set(onmodel.DM))
 
     def test_numbers_are_kept(self):
         with tempfile.TemporaryDirectory() as out:

@@ -73,6 +73,12 @@ class LicenceTest(unittest.TestCase):
         self.assertEqual(licence_of(f'/* {tag} (GPL-2.0 OR Linux-OpenIB) */'),
                          'GPL-2.0 OR Linux-OpenIB')
 
+    def test_a_header_of_the_uapi_has_an_exception(self):
+        tag = 'SPDX-License-Identifier:'
+        for name in 'GPL-2.0 OR Linux-OpenIB', '(GPL-2.0 OR Linux-OpenIB)':
+            name = name.replace('GPL-2.0', '(GPL-2.0 WITH Linux-syscall-note)')
+            self.assertEqual(licence_of(f'/* {tag} {name} */'), 'GPL-2.0 OR Linux-OpenIB')
+
     def test_it_stands_in_the_first_lines(self):
         text = 'x\n' * 14 + '# SPDX-License-Identifier: GPL-2.0\n'
         self.assertEqual(licence_of(text), 'GPL-2.0')

@@ -50,6 +50,28 @@ TEST_F(words, are_those_that_the_device_reports)
 	EXPECT_WORD("window-type-2", attr->device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A |
 							       IBV_DEVICE_MEM_WINDOW_TYPE_2B));
 	EXPECT_WORD("on-demand", self->attr.odp_caps.general_caps & IBV_ODP_SUPPORT);
+	EXPECT_WORD("dm", self->attr.max_dm_size);
+}
+
+TEST_F(words, are_those_that_device_memory_knows)
+{
+	struct ibv_alloc_dm_attr attr = { .length = 64 };
+	struct ibv_dm *dm = ibv_alloc_dm(self->ctx, &attr);
+	int fd;
+
+	EXPECT_WORD("dm", dm);
+	if (!dm) {
+		EXPECT_EQ(EOPNOTSUPP, errno);
+		return;
+	}
+	EXPECT_WORD("dm-bytes", !ibv_memcpy_to_dm(dm, 1, "a", 1));
+	fd = ibv_dm_export_dmabuf_fd(dm);
+	EXPECT_WORD("dm-export", fd >= 0);
+	if (fd >= 0)
+		close(fd);
+	else
+		EXPECT_EQ(EOPNOTSUPP, errno);
+	EXPECT_EQ(0, ibv_free_dm(dm));
 }
 
 /* A driver that can do it looks at the fd, which is not open. */
@@ -101,7 +123,7 @@ TEST_F(words, are_all_known)
 		"atomics", "atomic-write", "flush", "window-type-1", "window-type-2",
 		"window-dma-buf", "window-holds", "window-checks", "new-keys", "sqd", "rdma-cm",
 		"add-delete", "read-middles", "rxe-queues", "mlx5-queues", "follows-moves",
-		"gives-back", "pci",
+		"gives-back", "pci", "dm", "dm-bytes", "dm-export",
 	};
 	const char *given = getenv("MRFD_DEVICE_CAN");
 	char *words = must(strdup(given ? given : ""));

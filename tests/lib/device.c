@@ -95,6 +95,11 @@ struct ibv_context *device_open_named(const char *name)
 	return ctx;
 }
 
+bool device_is_under_test(struct ibv_context *ctx)
+{
+	return !strcmp(ibv_get_device_name(ctx->device), device_name());
+}
+
 struct ibv_context *device_open(void)
 {
 	struct ibv_context *ctx = device_open_named(device_name());

@@ -43,6 +43,10 @@
  *			packets go to where it is then
  *	gives-back	an MR of a dma-buf pins it, and the exporter may take the memory back
  *	pci		it is a PCI function, whose driver is a module
+ *	dm		device memory: ibv_alloc_dm(), and MRs of it
+ *	dm-bytes	its library copies any bytes to and from device memory; without it whole
+ *			words of four
+ *	dm-export	device memory as a dma-buf: ibv_dm_export_dmabuf_fd()
  *
  * interface/device compares the words with what the device reports.
  */
@@ -63,6 +67,8 @@ void need(const char *word);
 struct ibv_context *device_open(void);
 /* Open another device of the guest. */
 struct ibv_context *device_open_named(const char *name);
+/* Whether the words above are about this one. */
+bool device_is_under_test(struct ibv_context *ctx);
 /* NULL if the device does not exist, or cannot connect yet. */
 struct ibv_context *device_open_if_ready(void);
 void device_close(struct ibv_context *ctx);

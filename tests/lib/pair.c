@@ -5,12 +5,18 @@
 #include "lib/case.h"
 #include "lib/clock.h"
 
+/* On another device than that under test a pair does without. */
+static bool can(struct ibv_context *ctx, const char *word)
+{
+	return device_is_under_test(ctx) && device_can(word);
+}
+
 static struct ibv_qp *make_qp(struct ibv_context *ctx, struct ibv_pd *pd, struct ibv_cq *cq)
 {
 	uint64_t ops = IBV_QP_EX_WITH_RDMA_WRITE |
-		       (device_can("atomics") ? IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD : 0) |
-		       (device_can("atomic-write") ? IBV_QP_EX_WITH_ATOMIC_WRITE : 0) |
-		       (device_can("flush") ? IBV_QP_EX_WITH_FLUSH : 0);
+		       (can(ctx, "atomics") ? IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD : 0) |
+		       (can(ctx, "atomic-write") ? IBV_QP_EX_WITH_ATOMIC_WRITE : 0) |
+		       (can(ctx, "flush") ? IBV_QP_EX_WITH_FLUSH : 0);
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = IBV_QPT_RC,
 		.send_cq = cq,
@@ -31,7 +37,7 @@ static const char *try_connect_end(struct pair *p, int end, enum ibv_mtu mtu, ui
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RESET,
-		.qp_access_flags = ALL_ACCESS | (device_can("flush") ? IBV_ACCESS_FLUSH_GLOBAL : 0),
+		.qp_access_flags = ALL_ACCESS | (can(p->ctx, "flush") ? IBV_ACCESS_FLUSH_GLOBAL : 0),
 	};
 	struct ibv_qp *qp = p->qp[end];
 

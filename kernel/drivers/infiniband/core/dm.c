@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Device memory for kernel users
+ *
+ * Device memory (DM) lies on the device: queue pairs reach it without the bus, and
+ * peers with the latency of the device alone.  A DM is an object of its own, with
+ * an address space that begins at 0.  MRs on it name a range of that, and several
+ * may exist at a time.  The CPU reaches it by the two copy functions only, since
+ * it may be I/O memory.
+ *
+ * The owner of a DM is a context of a process or a kernel user.  Each DM has whole
+ * pages, so no process maps a byte of another owner.  An MR of a DM holds it: while
+ * there is one, the DM is not freed.  A dma-buf of a DM does not hold it, see
+ * dm_dmabuf.c.
+ *
+ * A kernel user is a client of the device (struct ib_client) and frees its DMs in
+ * the op remove, as its other objects.
+ */
+
+#include <linux/io.h>
+#include <rdma/ib_dm.h>
+
+#include "restrack.h"
+
+/**
+ * ib_dm_create - allocate a DM, for the two kinds of owners
+ * @device: the device
+ * @context: context that is to own the DM, or NULL for a kernel user
+ * @attr: length in bytes, alignment as a power of two
+ * @attrs: the call, or NULL for a kernel user
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: the DM, or an ERR_PTR:
+ * -EOPNOTSUPP: the device has no device memory
+ * -ENOMEM: more than the device has, or has left
+ * or an error of the driver
+ */
+struct ib_dm *ib_dm_create(struct ib_device *device, struct ib_ucontext *context,
+			   struct ib_dm_alloc_attr *attr,
+			   struct uverbs_attr_bundle *attrs)
+{
+	struct ib_dm *dm;
+
+	if (!device->ops.alloc_dm)
+		return ERR_PTR(-EOPNOTSUPP);
+	if (attr->length > U32_MAX)
+		return ERR_PTR(-ENOMEM);
+
+	dm = device->ops.alloc_dm(device, context, attr, attrs);
+	if (IS_ERR(dm))
+		return dm;
+
+	dm->device = device;
+	dm->length = attr->length;
+	dm->uobject = NULL;
+	atomic_set(&dm->usecnt, 0);
+	INIT_LIST_HEAD(&dm->dmabufs);
+	return dm;
+}
+EXPORT_SYMBOL(ib_dm_create);
+
+/**
+ * ib_dm_destroy - free a DM, for the two kinds of owners
+ * @dm: the DM; the caller excludes other calls with it
+ * @attrs: the call, or NULL for a kernel user
+ *
+ * On success nobody reaches the memory any more, by a dma-buf of it either.
+ *
+ * Context: process context, may sleep. Takes and releases the reservation locks of
+ * the dma-bufs.
+ *
+ * Return: 0, or an error with the DM unchanged: -EBUSY if there is an MR on it
+ */
+int ib_dm_destroy(struct ib_dm *dm, struct uverbs_attr_bundle *attrs)
+{
+	if (atomic_read(&dm->usecnt))
+		return -EBUSY;
+
+	ib_dm_revoke_dmabufs(dm);
+	return dm->device->ops.dealloc_dm(dm, attrs);
+}
+EXPORT_SYMBOL(ib_dm_destroy);
+
+/**
+ * ib_dm_create_mr - make an MR of a DM, for the two kinds of owners
+ * @pd: protection domain
+ * @dm: the DM, of the same device and owner
+ * @attr: offset in the DM, length, access flags with IB_ZERO_BASED
+ * @uobj: uobject of the MR, or NULL for a kernel user
+ * @attrs: the call, or NULL for a kernel user
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: the MR, or an ERR_PTR:
+ * -EOPNOTSUPP: the device has no MRs of device memory, or does not support the
+ *	access flags
+ * -EINVAL: the range is not in the DM; unknown or contradictory access flags; no
+ *	IB_ZERO_BASED
+ * or an error of the driver
+ */
+struct ib_mr *ib_dm_create_mr(struct ib_pd *pd, struct ib_dm *dm,
+			      struct ib_dm_mr_attr *attr, struct ib_uobject *uobj,
+			      struct uverbs_attr_bundle *attrs)
+{
+	struct ib_mr *mr;
+	int ret;
+
+	if (!pd->device->ops.reg_dm_mr)
+		return ERR_PTR(-EOPNOTSUPP);
+	if (!(attr->access_flags & IB_ZERO_BASED))
+		return ERR_PTR(-EINVAL);
+
+	ret = ib_check_mr_access(pd->device, attr->access_flags);
+	if (ret)
+		return ERR_PTR(ret);
+
+	if (attr->offset > dm->length || attr->length > dm->length - attr->offset)
+		return ERR_PTR(-EINVAL);
+
+	mr = pd->device->ops.reg_dm_mr(pd, dm, attr, attrs);
+	if (IS_ERR(mr))
+		return mr;
+
+	mr->device = pd->device;
+	mr->pd = pd;
+	mr->type = IB_MR_TYPE_DM;
+	mr->dm = dm;
+	mr->uobject = uobj;
+	atomic_inc(&pd->usecnt);
+	atomic_inc(&dm->usecnt);
+
+	rdma_restrack_new(&mr->res, RDMA_RESTRACK_MR);
+	if (uobj)
+		rdma_restrack_set_name(&mr->res, NULL);
+	else
+		rdma_restrack_parent_name(&mr->res, &pd->res);
+	rdma_restrack_add(&mr->res);
+	return mr;
+}
+EXPORT_SYMBOL(ib_dm_create_mr);
+
+/**
+ * ib_alloc_dm - allocate device memory for a kernel user
+ * @device: the device; its attrs.max_dm_size is the most that it has
+ * @attr: length in bytes, alignment as a power of two
+ *
+ * The caller ends with ib_free_dm(), before its client is removed from @device.
+ * What the memory contains at first depends on the device.
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: the DM, or an ERR_PTR:
+ * -EOPNOTSUPP: the device has no device memory, or none for kernel users
+ * -EINVAL: the length is 0, or the device does not support the alignment
+ * -ENOMEM: out of memory, on the device or on the host
+ */
+struct ib_dm *ib_alloc_dm(struct ib_device *device,
+			  const struct ib_dm_alloc_attr *attr)
+{
+	struct ib_dm_alloc_attr copy = *attr;
+	struct ib_dm *dm;
+	int err;
+
+	if (!attr->length)
+		return ERR_PTR(-EINVAL);
+
+	dm = ib_dm_create(device, NULL, &copy, NULL);
+	if (IS_ERR(dm))
+		return dm;
+
+	err = -EOPNOTSUPP;
+	if (!dm->size)
+		goto err_free;
+
+	if (!dm->vaddr) {
+		err = -ENOMEM;
+		dm->iomem = ioremap_wc(dm->paddr, dm->size);
+		if (!dm->iomem)
+			goto err_free;
+	}
+	return dm;
+
+err_free:
+	ib_dm_destroy(dm, NULL);
+	return ERR_PTR(err);
+}
+EXPORT_SYMBOL(ib_alloc_dm);
+
+/**
+ * ib_free_dm - free device memory of a kernel user
+ * @dm: from ib_alloc_dm(); the caller excludes other calls with it
+ *
+ * Context: process context, may sleep. Takes and releases the reservation locks of
+ * dma-bufs of @dm.
+ *
+ * Return: 0, or -EBUSY with nothing changed: there is an MR on it
+ */
+int ib_free_dm(struct ib_dm *dm)
+{
+	void __iomem *iomem = dm->iomem;
+	int ret;
+
+	ret = ib_dm_destroy(dm, NULL);
+	if (!ret && iomem)
+		iounmap(iomem);
+	return ret;
+}
+EXPORT_SYMBOL(ib_free_dm);
+
+/**
+ * ib_reg_dm_mr - make an MR of device memory for a kernel user
+ * @pd: protection domain of the same device
+ * @dm: from ib_alloc_dm()
+ * @attr: offset in @dm and length in bytes, access flags
+ *
+ * Address 0 of the MR is byte @attr->offset of @dm. Work requests name the memory by
+ * the lkey of the MR, peers by its rkey. The caller ends with ib_dereg_mr().
+ *
+ * Context: process context, may sleep.
+ *
+ * Return: the MR, or an ERR_PTR:
+ * -EOPNOTSUPP: the device does not support the access flags
+ * -EINVAL: the range is not in @dm, @dm is of another device, or unknown or
+ *	contradictory access flags
+ * -ENOMEM: out of memory, or of MRs
+ */
+struct ib_mr *ib_reg_dm_mr(struct ib_pd *pd, struct ib_dm *dm,
+			   const struct ib_dm_mr_attr *attr)
+{
+	struct ib_dm_mr_attr copy = *attr;
+
+	if (dm->device != pd->device)
+		return ERR_PTR(-EINVAL);
+
+	copy.access_flags |= IB_ZERO_BASED;
+	return ib_dm_create_mr(pd, dm, &copy, NULL, NULL);
+}
+EXPORT_SYMBOL(ib_reg_dm_mr);
+
+static bool ib_dm_has(const struct ib_dm *dm, u64 offset, size_t length)
+{
+	return offset <= dm->length && length <= dm->length - offset;
+}
+
+/**
+ * ib_memcpy_to_dm - copy to device memory of a kernel user
+ * @dm: from ib_alloc_dm()
+ * @dm_offset: offset in @dm in bytes
+ * @src: what to copy
+ * @length: bytes
+ *
+ * A work request that is posted after it finds the new bytes.
+ *
+ * Context: any.
+ *
+ * Return: 0, or -EINVAL if the range is not in @dm
+ */
+int ib_memcpy_to_dm(struct ib_dm *dm, u64 dm_offset, const void *src,
+		    size_t length)
+{
+	if (!ib_dm_has(dm, dm_offset, length))
+		return -EINVAL;
+
+	if (dm->vaddr) {
+		memcpy(dm->vaddr + dm_offset, src, length);
+	} else {
+		memcpy_toio(dm->iomem + dm_offset, src, length);
+		wmb(); /* end write combining before the doorbell */
+	}
+	return 0;
+}
+EXPORT_SYMBOL(ib_memcpy_to_dm);
+
+/**
+ * ib_memcpy_from_dm - copy from device memory of a kernel user
+ * @dst: where to copy to
+ * @dm: from ib_alloc_dm()
+ * @dm_offset: offset in @dm in bytes
+ * @length: bytes
+ *
+ * Context: any.
+ *
+ * Return: 0, or -EINVAL if the range is not in @dm
+ */
+int ib_memcpy_from_dm(void *dst, struct ib_dm *dm, u64 dm_offset, size_t length)
+{
+	if (!ib_dm_has(dm, dm_offset, length))
+		return -EINVAL;
+
+	if (dm->vaddr)
+		memcpy(dst, dm->vaddr + dm_offset, length);
+	else
+		memcpy_fromio(dst, dm->iomem + dm_offset, length);
+	return 0;
+}
+EXPORT_SYMBOL(ib_memcpy_from_dm);

@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A user in the kernel has device memory too (include/rdma/ib_dm.h): it counts in it, keeps a
+ * ring there, registers parts of it, exports it, and loses it when the device leaves.  The work
+ * is done by a module (tests/kernel_dm); a case starts it, and is the process beside it.
+ *
+ * A kernel user and a process have one budget, but not a byte in common: what one has had the
+ * other finds zero, and what one has the other cannot map.
+ */
+#include "lib/counts.h"
+#include "lib/dm.h"
+#include "lib/gone.h"
+#include "lib/harness.h"
+#include "lib/kernel_user.h"
+#include "lib/other.h"
+#include "lib/pair.h"
+#include "lib/pattern.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#define HELD_SIZE (3 * PAGE + 100)	/* of the DM that the command hold makes */
+#define BUF_SIZE (4 * PAGE)		/* of its dma-buf */
+#define HELD_SEED 5
+
+/* The process's end of an export: an MR of the dma-buf on some device, and ordinary memory. */
+struct import {
+	struct pair pair;
+	struct memory host;
+	struct ibv_mr *mr, *host_mr;
+	int fd;				/* 0: there is none */
+};
+
+FIXTURE(kernel_user)
+{
+	struct kernel_user user;
+	struct ibv_context *ctx;	/* of the process */
+	struct other other;
+	struct ibv_context *other_ctx;
+	struct dm_rest rest;		/* of the process */
+	struct import import;
+	struct gone gone;
+	bool left;			/* the device has left */
+};
+
+typedef FIXTURE_DATA(kernel_user) world;
+
+FIXTURE_SETUP(kernel_user)
+{
+	need("dm");
+	ASSERT_TRUE(nothing_left());
+	self->ctx = device_open();
+	ASSERT_TRUE(dm_budget_is_whole(self->ctx));
+	kernel_user_open(&self->user);
+	kernel_does(&self->user, "open %s", device_name());
+}
+
+static bool comes_back(world *self)
+{
+	self->left = false;
+	if (device_can("pci"))
+		return device_comes_back(&self->gone);
+	return device_add() && device_gets_ready();
+}
+
+/* Also for a struct that is all 0, and if not all of it is open. */
+static void import_close(struct import *i)
+{
+	mr_close(i->mr);
+	if (i->fd > 0)
+		close(i->fd);
+	mr_close(i->host_mr);
+	memory_close(&i->host);
+	pair_close(&i->pair);
+	*i = (struct import){};
+}
+
+FIXTURE_TEARDOWN(kernel_user)
+{
+	import_close(&self->import);
+	if (self->left)
+		EXPECT_TRUE(comes_back(self));
+	dm_give_rest(&self->rest);
+	kernel_user_close(&self->user);
+	if (self->ctx)
+		EXPECT_TRUE(dm_budget_is_whole(self->ctx));
+	device_close(self->ctx);
+	device_close(self->other_ctx);
+	other_close(&self->other);
+	EXPECT_TRUE(nothing_left());
+}
+
+/* --- What it does with it */
+
+TEST_F(kernel_user, counts_by_fetch_and_add)
+{
+	need("atomics");
+	if (device_driver_id() == RDMA_DRIVER_MLX5)
+		skip_case("mlx5 posts no atomic operations for kernel users");
+	kernel_does(&self->user, "counter");
+}
+
+#define START (1ull << 40)	/* what the kernel has put there */
+#define ROUNDS 64
+
+/* Connect one end to the kernel's queue pair, and return the rkey of its counter. */
+static uint32_t connect_to_kernel(world *self, struct pair *pair)
+{
+	struct ibv_qp kernel = {}, *own = pair->qp[1];
+	uint32_t rkey;
+
+	kernel_does(&self->user, "serve %u", pair->qp[0]->qp_num);
+	errno = 0;
+	if (sscanf(kernel_says(&self->user), "%u %u", &kernel.qp_num, &rkey) != 2)
+		fail_case("serve: \"%s\"", kernel_says(&self->user));
+	pair->qp[1] = &kernel;
+	pair_connect_end(pair, 0, IBV_MTU_1024, 0, LONG_TIMEOUT);
+	pair->qp[1] = own;
+	return rkey;
+}
+
+/* What was there before comes into ordinary memory, or into device memory of the process. */
+TEST_F(kernel_user, has_a_counter_for_a_process)
+{
+	uint64_t sum = 0, was[2];
+	struct memory host;
+	struct ibv_mr *mr[2];
+	struct pair pair;
+	uint32_t rkey;
+	struct dm dm;
+
+	need("atomics");
+	pair_open(&pair, self->ctx, NULL);
+	rkey = connect_to_kernel(self, &pair);
+	memory_open(&host, HOST, PAGE);
+	dm_open(&dm, self->ctx, PAGE);
+	mr[0] = memory_reg(&host, pair.pd, RW);
+	mr[1] = dm_reg(&dm, pair.pd, RW);
+	for (int n = 0; n < ROUNDS; n++) {
+		ASSERT_EQ(IBV_WC_SUCCESS, atomic_op(&pair, IBV_WR_ATOMIC_FETCH_AND_ADD, mr[n % 2],
+						    0, rkey, n, 0));
+		memcpy(&was[0], host.cpu, 8);
+		dm_get(&dm, 0, &was[1], 8);
+		ASSERT_EQ(START + sum, was[n % 2]);
+		sum += n;
+	}
+	/* The counter is all that the peer reaches. */
+	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, atomic_op(&pair, IBV_WR_ATOMIC_FETCH_AND_ADD, mr[0], 8,
+						   rkey, 1, 0));
+	kernel_does(&self->user, "served %lu", (unsigned long)sum);
+	mr_close(mr[0]);
+	mr_close(mr[1]);
+	dm_close(&dm);
+	memory_close(&host);
+	pair_close(&pair);
+}
+
+TEST_F(kernel_user, keeps_a_ring_whose_header_a_peer_reads_and_writes)
+{
+	kernel_does(&self->user, "ring");
+}
+
+TEST_F(kernel_user, copies_every_byte_and_no_other)
+{
+	kernel_does(&self->user, "copy");
+}
+
+TEST_F(kernel_user, gives_each_region_its_range_and_rights)
+{
+	kernel_does(&self->user, "regions");
+}
+
+TEST_F(kernel_user, cannot_free_what_has_a_region_and_all_works_on)
+{
+	kernel_does(&self->user, "busy");
+}
+
+TEST_F(kernel_user, reaches_nothing_beyond_its_end)
+{
+	kernel_does(&self->user, "ranges");
+}
+
+TEST_F(kernel_user, registers_nothing_in_a_pd_of_another_device)
+{
+	other_open(&self->other);
+	kernel_does(&self->user, "foreign %s", self->other.name);
+}
+
+TEST_F(kernel_user, gets_no_more_than_there_is)
+{
+	kernel_does(&self->user, "too_much");
+}
+
+TEST_F(kernel_user, gets_all_there_is_in_any_pieces_and_gives_it_back)
+{
+	kernel_does(&self->user, "budget");
+}
+
+TEST_F(kernel_user, gives_its_memory_back_when_it_ends)
+{
+	kernel_does(&self->user, "hold");
+	kernel_does(&self->user, "is_held");
+	kernel_user_close(&self->user);
+	EXPECT_TRUE(nothing_left());
+	EXPECT_TRUE(dm_budget_is_whole(self->ctx));
+}
+
+/* --- It and a process */
+
+#define SOME (16 * PAGE)
+
+TEST_F(kernel_user, has_the_budget_together_with_processes)
+{
+	struct dm dm, more;
+
+	dm_open(&dm, self->ctx, SOME);
+	kernel_does(&self->user, "take");
+	EXPECT_EQ(ENOMEM, dm_try_open(&more, self->ctx, PAGE));
+	dm_close(&dm);
+	dm_open(&dm, self->ctx, SOME);
+	EXPECT_EQ(ENOMEM, dm_try_open(&more, self->ctx, PAGE));
+	kernel_does(&self->user, "free");
+	dm_open(&more, self->ctx, PAGE);
+	dm_close(&more);
+	dm_close(&dm);
+}
+
+TEST_F(kernel_user, leaves_nothing_for_a_process_to_find)
+{
+	kernel_does(&self->user, "take");
+	kernel_does(&self->user, "fill 0xa5");
+	kernel_does(&self->user, "free");
+	dm_take_rest(&self->rest, self->ctx);
+	EXPECT_EQ(dm_max(self->ctx), self->rest.bytes);
+	EXPECT_TRUE(dm_rest_is_zero(&self->rest));
+}
+
+/* No byte of it is 0: a peer has written all. */
+static void make_dirty(world *self)
+{
+	struct memory host;
+	struct ibv_mr *host_mr;
+	struct pair pair;
+
+	pair_open(&pair, self->ctx, NULL);
+	memory_open(&host, HOST, dm_max(self->ctx));
+	host_mr = memory_reg(&host, pair.pd, RWA);
+	memset(host.cpu, 0xa5, host.size);
+	for (int i = 0; i < self->rest.pieces; i++) {
+		struct dm *dm = &self->rest.piece[i];
+		struct ibv_mr *mr = dm_reg(dm, pair.pd, RW);
+
+		errno = 0;
+		if (rdma_op(&pair, IBV_WR_RDMA_WRITE, host_mr, host.iova, dm->size, 0, mr->rkey))
+			fail_case("write to device memory");
+		mr_close(mr);
+	}
+	mr_close(host_mr);
+	memory_close(&host);
+	pair_close(&pair);
+}
+
+TEST_F(kernel_user, finds_nothing_of_what_a_process_has_left)
+{
+	dm_take_rest(&self->rest, self->ctx);
+	make_dirty(self);
+	dm_give_rest(&self->rest);
+	kernel_does(&self->user, "take");
+	kernel_does(&self->user, "is_zero");
+	kernel_does(&self->user, "free");
+}
+
+/* Where libmlx5 maps device memory; Soft-RoCE has one row of offsets for all. */
+static off_t place(unsigned int n)
+{
+	const unsigned int device_mem = 8;
+
+	if (device_driver_id() != RDMA_DRIVER_MLX5)
+		return n * PAGE;
+	return ((n >> 8) << 16 | device_mem << 8 | (n & 0xff)) * PAGE;
+}
+
+/*
+ * What can be mapped is the process's own page, once more, and no byte beside it.  Soft-RoCE
+ * maps a DM once, so the library's mapping is the only one.
+ */
+TEST_F(kernel_user, has_memory_that_a_process_cannot_map)
+{
+	int maps = 0, fd = self->ctx->cmd_fd;
+	struct dm own;
+
+	dm_open(&own, self->ctx, PAGE);
+	dm_fill(&own, 0, PAGE, 3);
+	kernel_does(&self->user, "take");
+	kernel_does(&self->user, "fill 0xa5");
+	for (unsigned int n = 0; n < 8192; n++) {
+		void *map = mmap(NULL, 2 * PAGE, PROT_READ, MAP_SHARED, fd, place(n));
+
+		ASSERT_EQ(MAP_FAILED, map);
+		map = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, place(n));
+		if (map == MAP_FAILED)
+			continue;
+		maps++;
+		EXPECT_TRUE(filled(map, PAGE, 3, "what is mapped"));
+		munmap(map, PAGE);
+	}
+	EXPECT_LE(maps, 1);
+	kernel_does(&self->user, "free");
+	EXPECT_TRUE(dm_filled(&own, 0, PAGE, 3, "the process's own"));
+	dm_close(&own);
+}
+
+/* --- It exports it */
+
+TEST_F(kernel_user, exports_to_an_importer_in_the_kernel)
+{
+	need("dm-export");
+	kernel_does(&self->user, "importer");
+}
+
+static struct ibv_mr *import_try(struct import *i)
+{
+	return ibv_reg_mr_fd_iova(i->pair.pd, 0, BUF_SIZE, IOVA, IBV_MR_FD_TYPE_DMABUF, i->fd, RWA);
+}
+
+static struct import *import_open(world *self, struct ibv_context *ctx)
+{
+	struct import *i = &self->import;
+
+	kernel_does(&self->user, "hold");
+	kernel_does(&self->user, "export");
+	i->fd = atoi(kernel_says(&self->user));
+	pair_open(&i->pair, ctx, NULL);
+	memory_open(&i->host, HOST, BUF_SIZE);
+	i->host_mr = memory_reg(&i->host, i->pair.pd, RWA);
+	i->mr = must(import_try(i));
+	return i;
+}
+
+static enum ibv_wc_status import_op(struct import *i, enum ibv_wr_opcode opcode, size_t n)
+{
+	return rdma_op(&i->pair, opcode, i->host_mr, i->host.iova, n, IOVA, i->mr->rkey);
+}
+
+/* The memory is gone; its MR and its fd are not. */
+static void import_is_dead(struct import *i)
+{
+	struct ibv_mr *none;
+
+	for (int op = 0; op < 2; op++) {
+		errno = 0;
+		if (import_op(i, op ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 100) !=
+		    IBV_WC_REM_ACCESS_ERR)
+			fail_case("freed memory is reached");
+		pair_connect(&i->pair, IBV_MTU_1024);
+	}
+	none = import_try(i);
+	if (none || errno != ENODEV)
+		fail_case("freed memory is imported, or with another errno");
+}
+
+static void import_works(struct import *i, world *self)
+{
+	errno = 0;
+	if (import_op(i, IBV_WR_RDMA_READ, HELD_SIZE) ||
+	    !filled(i->host.cpu, HELD_SIZE, HELD_SEED, "read by RDMA"))
+		fail_case("read what the kernel has written");
+	fill(i->host.cpu, HELD_SIZE, 9);
+	if (import_op(i, IBV_WR_RDMA_WRITE, HELD_SIZE))
+		fail_case("write");
+	kernel_does(&self->user, "is_held 9");
+}
+
+/* To free it succeeds, under the importer. */
+static void export_and_free(world *self, struct ibv_context *ctx)
+{
+	struct import *import = import_open(self, ctx);
+
+	import_works(import, self);
+	kernel_does(&self->user, "free");
+	import_is_dead(import);
+	/* The next owner does not notice. */
+	kernel_does(&self->user, "take");
+	kernel_does(&self->user, "fill 0xa5");
+	import_is_dead(import);
+}
+
+TEST_F(kernel_user, exports_to_a_process_and_frees_it)
+{
+	need("dm-export");
+	need("reg_mr_fd");
+	export_and_free(self, self->ctx);
+}
+
+static struct ibv_context *open_other(world *self)
+{
+	need("dm-export");
+	other_open(&self->other);
+	self->other_ctx = device_open_named(self->other.name);
+	return self->other_ctx;
+}
+
+TEST_F(kernel_user, exports_to_another_device_of_a_process_and_frees_it)
+{
+	export_and_free(self, open_other(self));
+}
+
+/*
+ * The dma-buf is there as long as the path, but its file is not.  The file's memory can be used
+ * again after a grace period of RCU; then the debug kernel sees who still uses it.
+ */
+TEST_F(kernel_user, frees_it_while_only_a_path_of_the_dma_buf_is_open)
+{
+	char name[32];
+	int fd, path;
+
+	need("dm-export");
+	kernel_does(&self->user, "hold");
+	kernel_does(&self->user, "export");
+	fd = atoi(kernel_says(&self->user));
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	path = open(name, O_PATH | O_CLOEXEC);
+	ASSERT_LE(0, path);
+	close(fd);
+	sleep(1);
+	kernel_does(&self->user, "free");
+	close(path);
+}
+
+/* --- The device leaves */
+
+/* A delete of Soft-RoCE waits for processes that have it open, and not for kernel users. */
+static bool leaves(world *self)
+{
+	int status;
+	pid_t pid;
+
+	device_close(self->ctx);
+	self->ctx = NULL;
+	self->left = true;
+	if (device_can("pci"))
+		return device_leaves(&self->gone, UNBOUND);
+	fflush(stdout);
+	pid = fork();
+	if (!pid)
+		device_delete_exec();
+	return pid > 0 && waitpid(pid, &status, 0) == pid && !status && !device_exists();
+}
+
+/* It worked until the device left. */
+static void check_loss(world *self)
+{
+	errno = 0;
+	if (strcmp(kernel_says(&self->user), "1 DMs and 2 MRs"))
+		fail_case("the kernel user had \"%s\"", kernel_says(&self->user));
+	fails_with(kernel_tries(&self->user, "is_held"), ENODEV, "is_held");
+	fails_with(kernel_tries(&self->user, "counter"), ENODEV, "counter");
+}
+
+TEST_F_TIMEOUT(kernel_user, loses_its_memory_with_the_device, 240)
+{
+	for (int round = 0; round < 2; round++) {
+		kernel_does(&self->user, "hold");
+		ASSERT_TRUE(leaves(self));
+		check_loss(self);
+		ASSERT_TRUE(comes_back(self));
+		self->ctx = device_open();
+		EXPECT_TRUE(dm_budget_is_whole(self->ctx));
+		kernel_does(&self->user, "open %s", device_name());
+		kernel_does(&self->user, "ring");
+	}
+}
+
+TEST_F_TIMEOUT(kernel_user, loses_it_under_an_importer_on_another_device, 240)
+{
+	struct import *import = import_open(self, open_other(self));
+
+	ASSERT_TRUE(leaves(self));
+	check_loss(self);
+	import_is_dead(import);
+	ASSERT_TRUE(comes_back(self));
+	import_is_dead(import);
+	self->ctx = device_open();
+}
+
+int main(int argc, char **argv)
+{
+	/* The cases are listed without the module, on the host too. */
+	if (argc < 2 || strcmp(argv[1], "-l"))
+		kernel_users_prepare();
+	return test_harness_run(argc, argv);
+}

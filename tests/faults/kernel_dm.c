@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Every allocation of a kernel user of device memory fails once: of its protection domain and
+ * queue pairs, of device memory, its regions, its export as a dma-buf, and of an importer of
+ * that.  The module does the work in the thread that writes the command (tests/kernel_dm).
+ *
+ * A call that fails leaves nothing behind, not a page of the device's memory either.  What ends
+ * something succeeds despite every fault: the module says EPROTO if it does not.
+ */
+#include "faults/sweep.h"
+#include "lib/dm.h"
+#include "lib/harness.h"
+#include "lib/kernel_user.h"
+#include <string.h>
+
+FIXTURE(kernel_dm)
+{
+	struct kernel_user user;
+	struct ibv_context *ctx;
+	int dmabufs;
+};
+
+typedef FIXTURE_DATA(kernel_dm) world;
+
+FIXTURE_SETUP(kernel_dm)
+{
+	need("dm-export");
+	ASSERT_TRUE(nothing_left());
+	faults_open();
+	self->ctx = device_open();
+	ASSERT_TRUE(dm_budget_is_whole(self->ctx));
+	kernel_user_open(&self->user);
+}
+
+FIXTURE_TEARDOWN(kernel_dm)
+{
+	kernel_user_close(&self->user);
+	if (self->ctx)
+		EXPECT_TRUE(dm_budget_is_whole(self->ctx));
+	device_close(self->ctx);
+	EXPECT_TRUE(nothing_left());
+}
+
+static void check_all_back(world *self)
+{
+	errno = 0;
+	if (mr_count() || dmabuf_count() || !dm_budget_is_whole(self->ctx))
+		fail_case("left: %d MRs, %d dma-bufs", mr_count(), dmabuf_count());
+}
+
+static void sweep_command(world *self, const char *command)
+{
+	struct sweep s = {};
+
+	while (sweep_next(&s)) {
+		int err;
+
+		fail_at(s.n);
+		err = kernel_tries(&self->user, command);
+		fail_end(&s, err);
+		check_all_back(self);
+	}
+	sweep_end(&s, "in the kernel, ", command, "");
+}
+
+TEST_F_TIMEOUT(kernel_dm, set_up, 240)
+{
+	struct sweep s = {};
+	char command[80];
+
+	snprintf(command, sizeof(command), "open %s", device_name());
+	while (sweep_next(&s)) {
+		int err;
+
+		fail_at(s.n);
+		err = kernel_tries(&self->user, command);
+		/* A queue pair of Soft-RoCE has a socket; without memory for it this is the errno. */
+		fail_end(&s, err == ENFILE ? ENOMEM : err);
+		if (!err)
+			kernel_does(&self->user, "close");
+	}
+	sweep_end(&s, "in the kernel, ", "open", "");
+}
+
+/* A COMMAND that ends what hold has made; AGAIN makes what else it ends. */
+static void sweep_end_by(world *self, const char *command, const char *again)
+{
+	struct sweep s = {};
+
+	while (sweep_next(&s)) {
+		int err;
+
+		if (again)
+			kernel_does(&self->user, "%s", again);
+		kernel_does(&self->user, "hold");
+		fail_at(s.n);
+		err = kernel_tries(&self->user, command);
+		fail_end(&s, err);
+		if (err == ENOMEM)
+			fail_case("\"%s\" fails at %u", command, s.n);
+		if (err)	/* the command could not be copied */
+			kernel_does(&self->user, "%s", command);
+		check_all_back(self);
+	}
+	sweep_end(&s, "in the kernel, ", command, "");
+}
+
+TEST_F_TIMEOUT(kernel_dm, free_succeeds, 240)
+{
+	kernel_does(&self->user, "open %s", device_name());
+	sweep_end_by(self, "free", NULL);
+}
+
+/* Of mlx5 the queue pairs may fail to end, which has nothing to do with device memory. */
+TEST_F_TIMEOUT(kernel_dm, end_succeeds, 240)
+{
+	char again[80];
+
+	if (device_driver_id() == RDMA_DRIVER_MLX5)
+		skip_case("mlx5 takes memory for the commands that end queue pairs");
+	snprintf(again, sizeof(again), "open %s", device_name());
+	sweep_end_by(self, "close", again);
+}
+
+TEST_F_TIMEOUT(kernel_dm, allocation_and_regions, 240)
+{
+	kernel_does(&self->user, "open %s", device_name());
+	sweep_command(self, "counter");
+	sweep_command(self, "busy");
+}
+
+TEST_F_TIMEOUT(kernel_dm, free_under_an_importer, 240)
+{
+	kernel_does(&self->user, "open %s", device_name());
+	sweep_command(self, "importer");
+}
+
+int main(int argc, char **argv)
+{
+	faults_prepare();
+	kernel_users_prepare();
+	return test_harness_run(argc, argv);
+}
