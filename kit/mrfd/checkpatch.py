@@ -19,7 +19,8 @@ ALLOWED = [
     ("OPEN_ENDED_LINE", r"(UVERBS_HANDLER\([A-Z_]*\)|DECLARE_UVERBS_[A-Z_]*)\($",
      "the form of every uverbs handler and of every DECLARE_UVERBS_ table"),
     ("UNKNOWN_COMMIT_ID", r"8700e3e7c485|32a577b4c3a9|3902b429ca14|cdd0b85675ae|570d2b99d00d"
-     r"|544c7f62cf32|89c1905d9c14|26a8ea80929c|1c5ecae3a93f|90da7dc8206a|ef3642c4f54d|cea85fa5dbc2",
+     r"|544c7f62cf32|89c1905d9c14|26a8ea80929c|1c5ecae3a93f|90da7dc8206a|ef3642c4f54d|cea85fa5dbc2"
+     r"|dc2316eba73f",
      "a commit of mainline that a Fixes: names; the source from Debian has no history"),
     ("MISSING_FIXES_TAG", r"stable@", "which commit brought the bug cannot be looked up in that "
      "source; a hash that nobody has checked is worse than none"),

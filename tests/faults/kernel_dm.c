@@ -125,7 +125,7 @@ TEST_F_TIMEOUT(kernel_dm, end_succeeds, 240)
 TEST_F_TIMEOUT(kernel_dm, allocation_and_regions, 240)
 {
 	kernel_does(&self->user, "open %s", device_name());
-	sweep_command(self, "counter");
+	sweep_command(self, "ring");
 	sweep_command(self, "busy");
 }
 

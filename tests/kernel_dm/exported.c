@@ -120,25 +120,26 @@ static int take(struct dm_user *u, struct importer *i)
 	return err;
 }
 
-/* One byte of each page goes each way. */
+/* One word of each page goes each way. */
 static int use(struct dm_user *u, struct importer *i, struct ib_dm *dm)
 {
 	unsigned int at;
-	u8 byte, seen;
+	u32 word, seen;
 	int err;
 
 	for (at = 0; at < SIZE; at += PAGE_SIZE) {
-		byte = at / PAGE_SIZE + 1;
-		err = ib_memcpy_to_dm(dm, at, &byte, 1);
+		word = at / PAGE_SIZE + 0x12345601;
+		err = ib_memcpy_to_dm(dm, at, &word, sizeof(word));
 		if (err)
 			return err;
-		seen = iosys_map_rd(&i->map, at, u8);
-		EXPECT(u, seen == byte, "the importer reads %u at %u, not %u", seen, at, byte);
-		iosys_map_wr(&i->map, at + 1, u8, byte);
-		err = ib_memcpy_from_dm(&seen, dm, at + 1, 1);
+		seen = iosys_map_rd(&i->map, at, u32);
+		EXPECT(u, seen == word, "the importer reads %#x at %u, not %#x", seen, at, word);
+		iosys_map_wr(&i->map, at + 4, u32, word);
+		err = ib_memcpy_from_dm(&seen, dm, at + 4, sizeof(seen));
 		if (err)
 			return err;
-		EXPECT(u, seen == byte, "the importer's byte %u is %u, not %u", at, seen, byte);
+		EXPECT(u, seen == word, "the importer's word at %u is %#x, not %#x", at + 4, seen,
+		       word);
 	}
 	return 0;
 }

@@ -48,18 +48,19 @@ int put_pattern(struct dm_user *u, struct ib_dm *dm, u64 at, size_t n, u32 seed)
 
 int check_pattern(struct dm_user *u, struct ib_dm *dm, u64 at, size_t n, u32 seed)
 {
-	u8 *bytes = kvmalloc(n, GFP_KERNEL);
+	u64 from = round_down(at, WORD), end = round_up(at + n, WORD);
+	u8 *words = kvmalloc(end - from, GFP_KERNEL), *bytes = words + (at - from);
 	size_t i = 0;
 	int err;
 
-	if (!bytes)
+	if (!words)
 		return -ENOMEM;
-	err = ib_memcpy_from_dm(bytes, dm, at, n);
+	err = ib_memcpy_from_dm(words, dm, from, end - from);
 	while (!err && i < n && bytes[i] == byte_at(i, seed))
 		i++;
 	if (!err && i < n)
 		err = user_finds(u, "byte %llu is %#x, not %#x", at + i, bytes[i],
 				 byte_at(i, seed));
-	kvfree(bytes);
+	kvfree(words);
 	return err;
 }

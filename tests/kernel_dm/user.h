@@ -117,6 +117,9 @@ void user_host_for_device(struct dm_user *u);
 #define PUT IB_WR_RDMA_WRITE
 #define GET IB_WR_RDMA_READ
 
+/* A device with the memory in a BAR copies whole words. */
+#define WORD sizeof(u32)
+
 /* The pattern of tests/lib/pattern.c. */
 void fill(u8 *p, size_t n, u32 seed);
 /* Byte 0 of SEED's pattern is at AT. */

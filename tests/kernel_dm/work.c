@@ -226,13 +226,20 @@ int run_ring(struct dm_user *u, const char *arg)
 
 static int copy_once(struct dm_user *u, struct ib_dm *dm, u8 *is, u64 at, size_t n, u32 seed)
 {
-	u64 from = at < AROUND ? 0 : at - AROUND;
-	u64 end = min_t(u64, at + n + AROUND, COPY_SIZE);
-	u8 bytes[128 + 2 * AROUND];
+	u64 from = at < AROUND ? 0 : round_down(at - AROUND, WORD);
+	u64 end = min_t(u64, round_up(at + n + AROUND, WORD), COPY_SIZE);
+	u8 bytes[128 + 2 * AROUND + 2 * WORD];
 	int err;
 
-	fill(is + at, n, seed);
 	memset(bytes, 0x5a, sizeof(bytes));
+	if (!dm->vaddr && !IS_ALIGNED(at | n, WORD)) {
+		err = ib_memcpy_to_dm(dm, at, bytes, n);
+		EXPECT(u, err == -EINVAL, "%zu bytes to %llu: %d", n, at, err);
+		err = ib_memcpy_from_dm(bytes, dm, at, n);
+		EXPECT(u, err == -EINVAL, "%zu bytes from %llu: %d", n, at, err);
+		return 0;
+	}
+	fill(is + at, n, seed);
 	err = ib_memcpy_to_dm(dm, at, is + at, n) ?:
 	      ib_memcpy_from_dm(bytes, dm, from, end - from);
 	if (err)
@@ -302,6 +309,22 @@ static const struct region {
 
 #define NR_REGIONS ARRAY_SIZE(regions)
 
+/* N bytes at AT are those of SEED, and no other byte has changed.  Then nothing has. */
+static int check_and_restore(struct dm_user *u, struct ib_dm *dm, u64 at, u32 n, u32 seed)
+{
+	u8 *is = u->host, *bytes = u->host + REGIONS_SIZE;
+	int err;
+
+	fill(is, REGIONS_SIZE, 3);
+	fill(is + at, n, seed);
+	err = ib_memcpy_from_dm(bytes, dm, 0, REGIONS_SIZE);
+	if (err)
+		return err;
+	EXPECT(u, !memcmp(is, bytes, REGIONS_SIZE),
+	       "%u bytes at %llu are not there, or others have changed", n, at);
+	return put_pattern(u, dm, 0, REGIONS_SIZE, 3);
+}
+
 /* The peer gets or puts N bytes at AT of a region. */
 static int region_op(struct dm_user *u, struct ib_dm *dm, int nr, enum ib_wr_opcode opcode, u64 at,
 		     u32 n)
@@ -323,13 +346,8 @@ static int region_op(struct dm_user *u, struct ib_dm *dm, int nr, enum ib_wr_opc
 	if (status)
 		return user_connect(u) ?: check_pattern(u, dm, 0, REGIONS_SIZE, 3);
 
-	if (opcode == PUT) {
-		err = check_pattern(u, dm, r->offset + at, n, 7);
-		/* Its bytes again. */
-		fill(u->host, REGIONS_SIZE, 3);
-		err = err ?: ib_memcpy_to_dm(dm, r->offset + at, u->host + r->offset + at, n);
-		return err ?: check_pattern(u, dm, 0, REGIONS_SIZE, 3);
-	}
+	if (opcode == PUT)
+		return check_and_restore(u, dm, r->offset + at, n, 7);
 	user_host_for_cpu(u);
 	fill(u->host + n, REGIONS_SIZE, 3);
 	err = memcmp(u->host, u->host + n + r->offset + at, n);
@@ -344,7 +362,7 @@ static int region_local(struct dm_user *u, struct ib_dm *dm, int nr, u64 at, u32
 	const struct region *r = &regions[nr];
 	bool may = r->access & IB_ACCESS_LOCAL_WRITE;
 	bool inside = at <= r->length && n <= r->length - at;
-	int status, err;
+	int status;
 
 	status = user_rdma(u, 0, GET, of_lkey(u->mr[nr], at), n, of_rkey(u->mr[0], 0));
 	if (status < 0)
@@ -354,9 +372,7 @@ static int region_local(struct dm_user *u, struct ib_dm *dm, int nr, u64 at, u32
 	if (status)
 		return user_connect(u) ?: check_pattern(u, dm, 0, REGIONS_SIZE, 3);
 
-	err = check_pattern(u, dm, r->offset + at, n, 3);
-	fill(u->host, REGIONS_SIZE, 3);
-	return err ?: ib_memcpy_to_dm(dm, r->offset + at, u->host + r->offset + at, n);
+	return check_and_restore(u, dm, r->offset + at, n, 3);
 }
 
 int run_regions(struct dm_user *u, const char *arg)

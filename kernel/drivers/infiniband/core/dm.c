@@ -215,7 +215,9 @@ EXPORT_SYMBOL(ib_free_dm);
  * @attr: offset in @dm and length in bytes, access flags
  *
  * Address 0 of the MR is byte @attr->offset of @dm. Work requests name the memory by
- * the lkey of the MR, peers by its rkey. The caller ends with ib_dereg_mr().
+ * the lkey of the MR, peers by its rkey. The caller ends with ib_dereg_mr(). On mlx5
+ * that takes memory, as for any MR: after -ENOMEM the MR is as before, and the caller
+ * tries again.
  *
  * Context: process context, may sleep.
  *
@@ -238,9 +240,15 @@ struct ib_mr *ib_reg_dm_mr(struct ib_pd *pd, struct ib_dm *dm,
 }
 EXPORT_SYMBOL(ib_reg_dm_mr);
 
-static bool ib_dm_has(const struct ib_dm *dm, u64 offset, size_t length)
+/*
+ * Devices with the memory in a BAR want whole words. The library of mlx5 has the same
+ * rule for processes.
+ */
+static bool ib_dm_can_copy(const struct ib_dm *dm, u64 offset, size_t length)
 {
-	return offset <= dm->length && length <= dm->length - offset;
+	if (offset > dm->length || length > dm->length - offset)
+		return false;
+	return dm->vaddr || IS_ALIGNED(offset | length, sizeof(u32));
 }
 
 /**
@@ -250,16 +258,18 @@ static bool ib_dm_has(const struct ib_dm *dm, u64 offset, size_t length)
  * @src: what to copy
  * @length: bytes
  *
- * A work request that is posted after it finds the new bytes.
+ * A work request that is posted after it finds the new bytes. Every device takes
+ * multiples of 4 for @dm_offset and @length.
  *
  * Context: any.
  *
- * Return: 0, or -EINVAL if the range is not in @dm
+ * Return: 0, or -EINVAL: the range is not in @dm, or the device has its memory in a
+ * BAR and a number is not a multiple of 4
  */
 int ib_memcpy_to_dm(struct ib_dm *dm, u64 dm_offset, const void *src,
 		    size_t length)
 {
-	if (!ib_dm_has(dm, dm_offset, length))
+	if (!ib_dm_can_copy(dm, dm_offset, length))
 		return -EINVAL;
 
 	if (dm->vaddr) {
@@ -279,13 +289,16 @@ EXPORT_SYMBOL(ib_memcpy_to_dm);
  * @dm_offset: offset in @dm in bytes
  * @length: bytes
  *
+ * Every device takes multiples of 4 for @dm_offset and @length.
+ *
  * Context: any.
  *
- * Return: 0, or -EINVAL if the range is not in @dm
+ * Return: 0, or -EINVAL: the range is not in @dm, or the device has its memory in a
+ * BAR and a number is not a multiple of 4
  */
 int ib_memcpy_from_dm(void *dst, struct ib_dm *dm, u64 dm_offset, size_t length)
 {
-	if (!ib_dm_has(dm, dm_offset, length))
+	if (!ib_dm_can_copy(dm, dm_offset, length))
 		return -EINVAL;
 
 	if (dm->vaddr)

@@ -168,7 +168,8 @@ static int ib_dm_map_system(struct ib_dm *dm, struct device *dev,
 	if (ret)
 		return ret;
 
-	ret = dma_map_sgtable(dev, sgt, dir, 0);
+	/* Several importers may have it mapped, as in drm_gem_map_dma_buf(). */
+	ret = dma_map_sgtable(dev, sgt, dir, DMA_ATTR_SKIP_CPU_SYNC);
 	if (ret)
 		sg_free_table(sgt);
 	return ret;
@@ -231,7 +232,8 @@ static void ib_dm_unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
 			enum dma_data_direction dir)
 {
 	if (sg_page(sgt->sgl))
-		dma_unmap_sgtable(attach->dev, sgt, dir, 0);
+		dma_unmap_sgtable(attach->dev, sgt, dir,
+				  DMA_ATTR_SKIP_CPU_SYNC);
 	else
 		dma_unmap_resource(attach->dev, sg_dma_address(sgt->sgl),
 				   sg_dma_len(sgt->sgl), dir,

@@ -10,6 +10,7 @@
  * umem_memfd_test.c tests files in memory, umem_dmabuf_test.c dma-bufs for DMA.
  */
 
+#include <linux/delay.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
 #include <linux/shmem_fs.h>
@@ -221,6 +222,18 @@ static void test_buf_release(struct dma_buf *dmabuf)
 	buf->released++;
 }
 
+/* A kernel thread delays its last fput(), and the worker may be in the middle of it. */
+static void wait_for_release(void *ctx)
+{
+	struct test_buf *buf = ctx;
+	int i;
+
+	for (i = 0; !READ_ONCE(buf->released) && i < 1000; i++) {
+		flush_delayed_fput();
+		fsleep(1000);
+	}
+}
+
 static int test_buf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 {
 	struct test_buf *buf = dmabuf->priv;
@@ -312,6 +325,8 @@ static struct file *export(struct kunit *test, struct test_buf *buf,
 	info.priv = buf;
 	dmabuf = dma_buf_export(&info);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, dmabuf);
+	/* Before the end of the test frees buf. */
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action(test, wait_for_release, buf));
 	return dmabuf->file;
 }
 
@@ -426,9 +441,9 @@ static void test_buf(struct kunit *test)
 	if (!IS_ERR(umem)) {
 		check_buf_held(test, c, buf, umem);
 		ib_umem_release(umem);
-		flush_delayed_fput();
 	}
 
+	wait_for_release(buf);
 	KUNIT_EXPECT_EQ(test, buf->released, 1);
 	KUNIT_EXPECT_EQ(test, buf->vunmaps, buf->vmaps);
 	KUNIT_EXPECT_EQ(test, buf->ends, buf->begins);
