@@ -371,4 +371,8 @@ TEST_F(exported, memory_is_not_exported_without_an_fd)
 	ASSERT_TRUE(is_imported(self, self->mr, 18));
 }
 
-TEST_HARNESS_MAIN
+int main(int argc, char **argv)
+{
+	other_prepare();
+	return test_harness_run(argc, argv);
+}

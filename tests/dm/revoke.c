@@ -525,4 +525,8 @@ TEST_F_TIMEOUT(exported, memory_may_be_freed_while_its_importers_end, 120)
 	memory_close(&memfd);
 }
 
-TEST_HARNESS_MAIN
+int main(int argc, char **argv)
+{
+	other_prepare();
+	return test_harness_run(argc, argv);
+}

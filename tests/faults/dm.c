@@ -223,7 +223,11 @@ TEST_F_TIMEOUT(dm_fault, registration_of_device_memory, 120)
 	must_succeed(dm_call_free(fd, dm), "free DM");
 }
 
-TEST_F_TIMEOUT(dm_fault, dereg_of_device_memory_does_not_fail, 120)
+/*
+ * It does not fail, but for mlx5, which takes memory for the command that destroys an mkey.  Then
+ * the region works, and can be deregistered again.
+ */
+TEST_F_TIMEOUT(dm_fault, dereg_of_device_memory, 120)
 {
 	struct env *env = &self->env;
 	int fd = env->ctx->cmd_fd;
@@ -241,7 +245,7 @@ TEST_F_TIMEOUT(dm_fault, dereg_of_device_memory_does_not_fail, 120)
 			fail_at(s.n);
 			err = mr_dereg(fd, e, keys.handle);
 			fail_end(&s, err);
-			if (err == ENOMEM)
+			if (err == ENOMEM && device_driver_id() != RDMA_DRIVER_MLX5)
 				fail_case("a dereg fails at %u", s.n);
 			check_use(env, keys.rkey, 0, err ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
 			if (err)

@@ -24,6 +24,13 @@ static bool make(void)
 		   "rdma link add " MADE " type rxe netdev " NETDEV);
 }
 
+/* The network device takes the RDMA device with it, and its own peer. */
+static void delete(void)
+{
+	if (!(run("rdma link delete " MADE) & run("ip link delete " NETDEV)))
+		fail_case("delete " MADE);
+}
+
 static void find(struct other *o)
 {
 	const char *given = getenv("MRFD_OTHER_DEVICE");
@@ -55,6 +62,15 @@ static bool gets_ready(const char *name)
 	return false;
 }
 
+void other_prepare(void)
+{
+	struct other o = {};
+
+	find(&o);
+	if (!*o.name && make() && atexit(delete))
+		fail_case("atexit");
+}
+
 void other_open(struct other *o)
 {
 	*o = (struct other){};
@@ -70,10 +86,9 @@ void other_open(struct other *o)
 		fail_case("%s does not get ready", o->name);
 }
 
-/* The network device takes the RDMA device with it, and its own peer. */
 void other_close(struct other *o)
 {
-	if (o->made && !(run("rdma link delete " MADE) & run("ip link delete " NETDEV)))
-		fail_case("delete " MADE);
+	if (o->made)
+		delete();
 	*o = (struct other){};
 }

@@ -15,6 +15,11 @@ struct other {
 	bool made;
 };
 
+/*
+ * For main(), before the harness runs: if the guest has none, make it once for all cases.  On a
+ * kernel with checkers to make and delete it takes as long as a case.
+ */
+void other_prepare(void);
 /* Returns when its port is active; a guest in which none can be had skips the case. */
 void other_open(struct other *o);
 /* Also for a struct that is all 0.  All contexts of it are closed. */
