@@ -16,8 +16,9 @@ import sys
 ALLOWED = [
     ("FILE_PATH_CHANGES", r".", "the directory of the new file has a section in the kernel's "
      "MAINTAINERS; scripts/check-series checks that"),
-    ("OPEN_ENDED_LINE", r"(UVERBS_HANDLER\([A-Z_]*\)|DECLARE_UVERBS_[A-Z_]*)\($",
-     "the form of every uverbs handler and of every DECLARE_UVERBS_ table"),
+    ("OPEN_ENDED_LINE", r"(UVERBS_HANDLER\([A-Z_]*\)|DECLARE_UVERBS_[A-Z_]*"
+     r"|ADD_UVERBS_ATTRIBUTES_SIMPLE)\($",
+     "the form of every uverbs handler, DECLARE_UVERBS_ table and added attribute"),
     ("UNKNOWN_COMMIT_ID", r"8700e3e7c485|32a577b4c3a9|3902b429ca14|cdd0b85675ae|570d2b99d00d"
      r"|544c7f62cf32|89c1905d9c14|26a8ea80929c|1c5ecae3a93f|90da7dc8206a|ef3642c4f54d|cea85fa5dbc2"
      r"|dc2316eba73f",
