@@ -216,8 +216,7 @@ EXPORT_SYMBOL(ib_free_dm);
  *
  * Address 0 of the MR is byte @attr->offset of @dm. Work requests name the memory by
  * the lkey of the MR, peers by its rkey. The caller ends with ib_dereg_mr(). On mlx5
- * that takes memory, as for any MR: after -ENOMEM the MR is as before, and the caller
- * tries again.
+ * that takes memory: after -ENOMEM the MR works as before, and the caller tries again.
  *
  * Context: process context, may sleep.
  *

@@ -168,7 +168,7 @@ static int ib_dm_map_system(struct ib_dm *dm, struct device *dev,
 	if (ret)
 		return ret;
 
-	/* Several importers may have it mapped, as in drm_gem_map_dma_buf(). */
+	/* It stays mapped, by several importers too: a sync now would help nobody. */
 	ret = dma_map_sgtable(dev, sgt, dir, DMA_ATTR_SKIP_CPU_SYNC);
 	if (ret)
 		sg_free_table(sgt);
