@@ -487,8 +487,7 @@ TEST_F_TIMEOUT(kernel_user, loses_it_under_an_importer_on_another_device, 240)
 
 int main(int argc, char **argv)
 {
-	/* The cases are listed without the module, on the host too. */
-	if (argc < 2 || strcmp(argv[1], "-l"))
+	if (!harness_only_lists(argc, argv))
 		kernel_users_prepare();
 	return test_harness_run(argc, argv);
 }

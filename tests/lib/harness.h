@@ -29,6 +29,15 @@ static inline void __attribute__((noreturn)) harness_jump(jmp_buf env, int value
 #undef alarm
 #undef longjmp
 
+/*
+ * For a main() that prepares the guest for its cases: whether they are only listed, which is
+ * also done outside a guest.
+ */
+static inline bool harness_only_lists(int argc, char **argv)
+{
+	return argc > 1 && !strcmp(argv[1], "-l");
+}
+
 /* Seconds for a case that names no limit. */
 #undef TEST_TIMEOUT_DEFAULT
 #define TEST_TIMEOUT_DEFAULT 120
