@@ -373,7 +373,5 @@ TEST_F(exported, memory_is_not_exported_without_an_fd)
 
 int main(int argc, char **argv)
 {
-	if (!harness_only_lists(argc, argv))
-		other_prepare();
-	return test_harness_run(argc, argv);
+	return harness_run(argc, argv, other_prepare);
 }

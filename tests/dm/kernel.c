@@ -487,7 +487,5 @@ TEST_F_TIMEOUT(kernel_user, loses_it_under_an_importer_on_another_device, 240)
 
 int main(int argc, char **argv)
 {
-	if (!harness_only_lists(argc, argv))
-		kernel_users_prepare();
-	return test_harness_run(argc, argv);
+	return harness_run(argc, argv, kernel_users_prepare);
 }

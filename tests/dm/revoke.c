@@ -527,7 +527,5 @@ TEST_F_TIMEOUT(exported, memory_may_be_freed_while_its_importers_end, 120)
 
 int main(int argc, char **argv)
 {
-	if (!harness_only_lists(argc, argv))
-		other_prepare();
-	return test_harness_run(argc, argv);
+	return harness_run(argc, argv, other_prepare);
 }

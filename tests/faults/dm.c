@@ -388,6 +388,5 @@ TEST_F_TIMEOUT(dm_fault, close_of_a_context_with_device_memory_leaves_nothing, 2
 
 int main(int argc, char **argv)
 {
-	faults_prepare();
-	return test_harness_run(argc, argv);
+	return harness_run(argc, argv, faults_prepare);
 }

@@ -135,9 +135,13 @@ TEST_F_TIMEOUT(kernel_dm, free_under_an_importer, 240)
 	sweep_command(self, "importer");
 }
 
-int main(int argc, char **argv)
+static void prepare(void)
 {
 	faults_prepare();
 	kernel_users_prepare();
-	return test_harness_run(argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+	return harness_run(argc, argv, prepare);
 }

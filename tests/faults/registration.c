@@ -344,6 +344,5 @@ TEST_F_TIMEOUT(fault, exit_with_mrs_leaves_nothing, 240)
 
 int main(int argc, char **argv)
 {
-	faults_prepare();
-	return test_harness_run(argc, argv);
+	return harness_run(argc, argv, faults_prepare);
 }

@@ -143,6 +143,5 @@ TEST_F_TIMEOUT(rereg_fault, rereg_of_all_at_once, 240)
 
 int main(int argc, char **argv)
 {
-	faults_prepare();
-	return test_harness_run(argc, argv);
+	return harness_run(argc, argv, faults_prepare);
 }

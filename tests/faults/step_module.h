@@ -18,7 +18,7 @@
 
 #include <stdbool.h>
 
-/* In main(): load the module, and unload it when the program ends. */
+/* For harness_run(): load the module, and unload it when the program ends. */
 void steps_prepare(void);
 
 struct step {

@@ -563,6 +563,5 @@ TEST_F(step, that_ends_the_old_key_fails_in_every_way)
 
 int main(int argc, char **argv)
 {
-	steps_prepare();
-	return test_harness_run(argc, argv);
+	return harness_run(argc, argv, steps_prepare);
 }

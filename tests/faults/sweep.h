@@ -22,7 +22,7 @@
 #include "lib/pair.h"
 #include "lib/uverbs.h"
 
-/* In main(), before the harness runs; needs a kernel with fault injection. */
+/* For harness_run(); needs a kernel with fault injection. */
 void faults_prepare(void);
 /* In a process that makes calls which are to fail. */
 void faults_open(void);

@@ -30,12 +30,14 @@ static inline void __attribute__((noreturn)) harness_jump(jmp_buf env, int value
 #undef longjmp
 
 /*
- * For a main() that prepares the guest for its cases: whether they are only listed, which is
- * also done outside a guest.
+ * For a main() that prepares the guest for its cases.  They are listed without that, because
+ * they are also listed outside a guest.
  */
-static inline bool harness_only_lists(int argc, char **argv)
+static inline int harness_run(int argc, char **argv, void (*prepare)(void))
 {
-	return argc > 1 && !strcmp(argv[1], "-l");
+	if (argc < 2 || strcmp(argv[1], "-l"))
+		prepare();
+	return test_harness_run(argc, argv);
 }
 
 /* Seconds for a case that names no limit. */

@@ -14,7 +14,7 @@
 #ifndef LIB_KERNEL_USER_H
 #define LIB_KERNEL_USER_H
 
-/* In main(): load the module, and unload it when the program ends. */
+/* For harness_run(): load the module, and unload it when the program ends. */
 void kernel_users_prepare(void);
 
 struct kernel_user {

@@ -16,8 +16,8 @@ struct other {
 };
 
 /*
- * For main(), before the harness runs: if the guest has none, make it once for all cases.  On a
- * kernel with checkers to make and delete it takes as long as a case.
+ * For harness_run(): if the guest has none, make it once for all cases.  On a kernel with
+ * checkers to make and delete it takes as long as a case.
  */
 void other_prepare(void);
 /* Returns when its port is active; a guest in which none can be had skips the case. */
