@@ -199,7 +199,7 @@ class Ci(unittest.TestCase):
                               text=True, check=False,
                               env={**os.environ, "PATH": f"{self.top}:{os.environ['PATH']}",
                                    "SECONDS": str(60 * minutes)})
-        self.assertEqual("== LEFT OUT" in done.stdout, minutes >= 65)
+        self.assertEqual("== LEFT OUT" in done.stdout, minutes >= 60)
         return done.returncode, done.stdout.splitlines()[-1]
 
     def test_the_last_line_is_the_sum(self):
@@ -209,8 +209,8 @@ class Ci(unittest.TestCase):
 
     def test_a_slow_machine_leaves_the_debug_kernel_out(self):
         self.leaves("check", CASES[:2])
-        self.assertEqual(self.ci(minutes=64), (1, "1 passed, 1 failed, 1 skipped"))
-        self.assertEqual(self.ci(minutes=65), (0, "1 passed, 0 failed, 1 skipped"))
+        self.assertEqual(self.ci(minutes=59), (1, "1 passed, 1 failed, 1 skipped"))
+        self.assertEqual(self.ci(minutes=60), (0, "1 passed, 0 failed, 1 skipped"))
 
     def test_a_failure_of_either_fails(self):
         for bad, good in ("check", "check-debug-selected"), ("check-debug-selected", "check"):
