@@ -95,7 +95,7 @@ class Fabric(GuestsWithModel):
 
     def test_programs_talk_if_packets_are_lost_doubled_late_or_overtaken(self):
         with tempfile.TemporaryDirectory() as logs:
-            self.both("reliable", "libfabric-rdm", "--log-dir", logs,
+            self.both("reliable", "ucmatose", "--log-dir", logs,
                       "--fabric=--drop 1 --duplicate 1 --reorder 1 --delay 100 --seed 7")
             with open(os.path.join(logs, "fabric.log"), encoding="utf-8") as log:
                 report = log.read()
