@@ -53,7 +53,8 @@ struct ib_mr_buffer {
  * @dmabuf: the buffer, with a reference
  * @attach: pins the buffer of a dynamic exporter; NULL for another exporter
  * @map: the CPU's mapping of byte 0 of @dmabuf, in system or in I/O memory;
- *	valid and constant from ib_umem_vmap_enter() to ib_umem_vmap_exit()
+ *	valid and constant in an RCU read-side critical section in which
+ *	ib_umem_vmap_revoked() has returned false
  * @pinned: @attach is pinned; under the reservation lock of @dmabuf
  * @revoked: the exporter has taken the memory back, and @map is gone; written
  *	under the same lock
@@ -73,27 +74,19 @@ static inline struct ib_umem_vmap *to_ib_umem_vmap(struct ib_umem *umem)
 }
 
 /**
- * ib_umem_vmap_enter - begin an access through a mapping
+ * ib_umem_vmap_revoked - has the exporter taken the memory back
  * @vmap: the umem, not released
  *
- * Until ib_umem_vmap_exit() the caller must not sleep.
+ * Context: any, under rcu_read_lock().
  *
- * Context: any.
- *
- * Return: false, and nothing to exit, if the exporter has taken the memory back
+ * Return: true if @vmap->map must not be used any more; if false, it may be used
+ * until rcu_read_unlock()
  */
-static inline bool ib_umem_vmap_enter(struct ib_umem_vmap *vmap)
+static inline bool ib_umem_vmap_revoked(const struct ib_umem_vmap *vmap)
 {
-	rcu_read_lock();
-	if (likely(!READ_ONCE(vmap->revoked)))
-		return true;
-	rcu_read_unlock();
-	return false;
-}
-
-static inline void ib_umem_vmap_exit(struct ib_umem_vmap *vmap)
-{
-	rcu_read_unlock();
+	RCU_LOCKDEP_WARN(!rcu_read_lock_held(),
+			 "a mapping is used outside of rcu_read_lock()");
+	return unlikely(READ_ONCE(vmap->revoked));
 }
 
 /*

@@ -10,8 +10,8 @@
  *
  * An exporter that takes pinned memory back, for instance because its device goes
  * away, calls move_notify.  When that returns nobody uses the mapping any more:
- * every access is between ib_umem_vmap_enter() and ib_umem_vmap_exit(), an RCU
- * read-side critical section, and enter fails from then on.
+ * every access is in an RCU read-side critical section, which begins with
+ * ib_umem_vmap_revoked().
  *
  * The bytes may be in system memory or in I/O memory, as the iosys_map says.
  * Access them with the iosys_map functions only.
@@ -165,8 +165,8 @@ static int ib_umem_vmap_map(struct ib_umem_vmap *vmap)
  *
  * The buffer stays where it is until the caller releases the umem with
  * ib_umem_release(), or until the exporter takes the memory back. The caller
- * accesses it through to_ib_umem_vmap()->map, between ib_umem_vmap_enter() and
- * ib_umem_vmap_exit().
+ * accesses it through to_ib_umem_vmap()->map, in an RCU read-side critical section,
+ * unless ib_umem_vmap_revoked() returns true there.
  *
  * Context: process context, may sleep. Takes and releases the reservation lock
  * of the dma-buf.

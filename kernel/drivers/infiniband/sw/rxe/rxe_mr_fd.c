@@ -7,7 +7,7 @@
  * (struct ib_umem_vmap).  Packets access it in three ways, which are in this file:
  * copy, atomic operation, atomic write.  Their callers have checked the range and
  * hold a reference on the MR.  Dereg waits for this reference, and an exporter that
- * takes the memory back waits for rxe_vmap_exit(), so the mapping outlives the
+ * takes the memory back waits for rcu_read_unlock(), so the mapping outlives the
  * access.
  *
  * The memory may be I/O memory: access it with the iosys_map functions, not
@@ -20,23 +20,20 @@
 #include "rxe.h"
 #include "rxe_loc.h"
 
-/* MAP is that of IOVA until the exit. False: the exporter has taken the memory back. */
-static bool rxe_vmap_enter(struct rxe_mr *mr, u64 iova, struct iosys_map *map)
+/*
+ * Set MAP to the mapping of IOVA, which is valid until the caller's rcu_read_unlock().
+ * Return 0, or -ENODEV if the exporter has taken the memory back.
+ */
+static int rxe_vmap_at(const struct rxe_mr *mr, u64 iova, struct iosys_map *map)
 {
-	struct rxe_mr_mem *mem = mr->mem;
+	const struct rxe_mr_mem *mem = mr->mem;
 
-	if (mem->umem && !ib_umem_vmap_enter(to_ib_umem_vmap(mem->umem)))
-		return false;
+	if (mem->umem && ib_umem_vmap_revoked(to_ib_umem_vmap(mem->umem)))
+		return -ENODEV;
 
 	*map = IOSYS_MAP_INIT_OFFSET(mem->map, mem->offset +
 				     (iova - mr->ibmr.iova));
-	return true;
-}
-
-static void rxe_vmap_exit(struct rxe_mr *mr)
-{
-	if (mr->mem->umem)
-		ib_umem_vmap_exit(to_ib_umem_vmap(mr->mem->umem));
+	return 0;
 }
 
 /* Return 0, or -ENODEV if the exporter has taken the memory back. */
@@ -44,9 +41,12 @@ int rxe_vmap_copy(struct rxe_mr *mr, u64 iova, void *addr,
 		  unsigned int length, enum rxe_mr_copy_dir dir)
 {
 	struct iosys_map map;
+	int err;
 
-	if (!rxe_vmap_enter(mr, iova, &map))
-		return -ENODEV;
+	rcu_read_lock();
+	err = rxe_vmap_at(mr, iova, &map);
+	if (err)
+		goto out;
 
 	if (dir == RXE_FROM_MR_OBJ) {
 		iosys_map_memcpy_from(addr, &map, 0, length);
@@ -55,9 +55,9 @@ int rxe_vmap_copy(struct rxe_mr *mr, u64 iova, void *addr,
 		if (map.is_iomem)
 			wmb(); /* end write combining before the ACK is sent */
 	}
-	rxe_vmap_exit(mr);
-
-	return 0;
+out:
+	rcu_read_unlock();
+	return err;
 }
 
 /* The I/O accessors swap bytes on a big endian CPU. Swap them back. */
@@ -87,34 +87,40 @@ int rxe_vmap_atomic_op(struct rxe_mr *mr, u64 iova, int opcode, u64 compare,
 {
 	struct iosys_map map;
 	u64 value;
+	int err;
 
-	if (!rxe_vmap_enter(mr, iova, &map))
-		return -ENODEV;
+	rcu_read_lock();
+	err = rxe_vmap_at(mr, iova, &map);
+	if (err)
+		goto out;
 
 	value = rxe_vmap_load(&map);
 	if (opcode != IB_OPCODE_RC_COMPARE_SWAP)
 		rxe_vmap_store(&map, value + swap_add);
 	else if (value == compare)
 		rxe_vmap_store(&map, swap_add);
-	rxe_vmap_exit(mr);
-
 	*orig_val = value;
-	return 0;
+out:
+	rcu_read_unlock();
+	return err;
 }
 
 /* Return 0, or -ENODEV if the exporter has taken the memory back. */
 int rxe_vmap_atomic_write(struct rxe_mr *mr, u64 iova, u64 value)
 {
 	struct iosys_map map;
+	int err;
 
-	if (!rxe_vmap_enter(mr, iova, &map))
-		return -ENODEV;
+	rcu_read_lock();
+	err = rxe_vmap_at(mr, iova, &map);
+	if (err)
+		goto out;
 
 	wmb(); /* complete all prior operations first, as in rxe_mr.c */
 	rxe_vmap_store(&map, value);
-	rxe_vmap_exit(mr);
-
-	return 0;
+out:
+	rcu_read_unlock();
+	return err;
 }
 
 /* As rxe_mr_mem_get_user(), for any type of memory. */
