@@ -452,7 +452,6 @@ static void test_buf(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, buf->in_order);
 }
 
-/* The exporter gets everything back at once, but for the end of the CPU access. */
 static bool is_revoked(const struct ib_umem_vmap *vmap)
 {
 	bool revoked;
@@ -463,6 +462,7 @@ static bool is_revoked(const struct ib_umem_vmap *vmap)
 	return revoked;
 }
 
+/* The exporter gets everything back at once, but for the end of the CPU access. */
 static void test_buf_revoked(struct kunit *test)
 {
 	struct test_buf *buf = kunit_kzalloc(test, sizeof(*buf), GFP_KERNEL);
