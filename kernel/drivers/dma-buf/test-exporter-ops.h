@@ -14,7 +14,8 @@
  * @size: in bytes
  * @flags: enum dmabuf_test_flags
  * @revoked: importers can no longer get the memory
- * @moving: @pages do not have the right bytes yet
+ * @moving: fence of a move, until its old pages are cleaned up; until it
+ *	    signals, @pages do not have the right bytes
  * @pages: the memory; NULL after a revoke has freed it
  * @vaddr: address of the vmap
  * @left: pages that the vmap still shows after a move; they are poisoned
@@ -28,7 +29,7 @@ struct test_buffer {
 	size_t size;
 	u32 flags;
 	bool revoked;
-	bool moving;
+	struct test_fence *moving;
 	struct page **pages;
 	void *vaddr;
 	struct page **left;

@@ -67,15 +67,17 @@ static void test_copy_pages(struct page **to, struct page **from,
 		copy_highpage(to[i], from[i]);
 }
 
-static void test_end_move(struct dma_buf *dmabuf, struct page **from)
+/*
+ * Clean up after a move whose fence has signaled. The work item does that, or
+ * the next move if it comes first. The caller holds the lock.
+ */
+static void test_end_move(struct test_buffer *buf)
 {
-	struct test_buffer *buf = dmabuf->priv;
+	struct test_fence *fence = buf->moving;
 
-	dma_resv_lock(dmabuf->resv, NULL);
-	dmabuf_test_leave_pages(buf, from);
-	buf->moving = false;
+	buf->moving = NULL;
+	dmabuf_test_leave_pages(buf, fence->from);
 	dmabuf_test_let_go(buf);
-	dma_resv_unlock(dmabuf->resv);
 }
 
 static void test_fence_work(struct work_struct *work)
@@ -83,16 +85,18 @@ static void test_fence_work(struct work_struct *work)
 	struct test_fence *fence = container_of(to_delayed_work(work),
 						struct test_fence, work);
 	struct dma_buf *dmabuf = fence->dmabuf;
+	struct test_buffer *buf = dmabuf->priv;
 	bool cookie = dma_fence_begin_signalling();
 
 	if (fence->from)
-		test_copy_pages(fence->to, fence->from,
-				dmabuf_test_npages(dmabuf->priv));
+		test_copy_pages(fence->to, fence->from, dmabuf_test_npages(buf));
 	dma_fence_signal(&fence->base);
 	dma_fence_end_signalling(cookie);
 
-	if (fence->from)
-		test_end_move(dmabuf, fence->from);
+	dma_resv_lock(dmabuf->resv, NULL);
+	if (buf->moving == fence)
+		test_end_move(buf);
+	dma_resv_unlock(dmabuf->resv);
 	dma_fence_put(&fence->base);
 	dma_buf_put(dmabuf);
 }
@@ -227,6 +231,8 @@ static int test_move(struct dma_buf *dmabuf, const struct dmabuf_test_move *move
 
 	if (move->delay_ms > DMABUF_TEST_MAX_DELAY)
 		return -EINVAL;
+	if (buf->moving && dma_fence_is_signaled(&buf->moving->base))
+		test_end_move(buf);
 	if (buf->revoked)
 		return -ENODEV;
 	if (dmabuf_test_held(buf))
@@ -249,7 +255,7 @@ static int test_move(struct dma_buf *dmabuf, const struct dmabuf_test_move *move
 	fence->from = buf->pages;
 	fence->to = to;
 	buf->pages = to;
-	buf->moving = true;
+	buf->moving = fence;
 	buf->count.moves++;
 	test_fence_start(fence, DMA_RESV_USAGE_KERNEL, move->delay_ms);
 	return 0;
