@@ -234,14 +234,24 @@ static bool is_right(struct end *e, struct lane *l, enum request what)
 	return false;
 }
 
-static void take_error(struct lane *l, enum request what, enum ibv_wc_status status)
+/*
+ * A lane is over with its first error.  After that its other queue may still report one
+ * error of its own, since both may be in the middle of a request when the memory goes.
+ */
+static void take_error(struct lane *l, enum request what, const struct ibv_wc *wc)
 {
-	if (l->tally->first == IBV_WC_SUCCESS) {
-		l->tally->failed = what;
-		l->tally->first = status;
-	} else if (status != IBV_WC_WR_FLUSH_ERR) {
-		l->tally->odd++;
+	bool receive = wc->wr_id & RECEIVE, flushed = wc->status == IBV_WC_WR_FLUSH_ERR;
+	struct tally *t = l->tally;
+
+	if (!t->first && !(receive && flushed)) {
+		t->failed = what;
+		t->first = wc->status;
+	} else if (!flushed && l->stopped[receive]) {
+		t->odd++;
+	} else if (!flushed) {
+		t->second = wc->status;
 	}
+	l->stopped[receive] = true;
 }
 
 static void take_wc(struct end *e, const struct ibv_wc *wc)
@@ -256,8 +266,8 @@ static void take_wc(struct end *e, const struct ibv_wc *wc)
 			l->tally->wrong += !l->blind && !is_pattern(e, l, RECEIVED + which * MESSAGE,
 								    MESSAGE);
 			post_receive(e, l, which);
-		} else if (wc->status != IBV_WC_WR_FLUSH_ERR) {
-			take_error(l, A_SEND, wc->status);
+		} else {
+			take_error(l, A_SEND, wc);
 		}
 		return;
 	}
@@ -266,7 +276,7 @@ static void take_wc(struct end *e, const struct ibv_wc *wc)
 		l->tally->wrong += !is_right(e, l, which);
 		l->tally->done[which]++;
 	} else {
-		take_error(l, which, wc->status);
+		take_error(l, which, wc);
 	}
 }
 
@@ -320,6 +330,7 @@ void end_again(struct end *e)
 		memset(l->tally, 0, sizeof(*l->tally));
 		memset(l->buf.cpu + ADDED, 0, sizeof(uint64_t));
 		l->receives = l->under_way = 0;
+		l->stopped[0] = l->stopped[1] = false;
 	}
 	while (ibv_poll_cq(e->cq, 1, &wc) > 0)
 		;
@@ -364,6 +375,12 @@ bool traffic_flows(const struct tally *a, const struct tally *b, unsigned int la
 	return true;
 }
 
+static bool is_allowed(const struct tally *t, unsigned int allowed)
+{
+	return allowed & 1u << t->first && (allowed | MAY(SUCCESS)) & 1u << t->second &&
+	       !t->odd && !t->wrong;
+}
+
 bool lane_ended(const struct tally *t, const char *name, unsigned int allowed)
 {
 	static const char *const request[] = {
@@ -371,10 +388,11 @@ bool lane_ended(const struct tally *t, const char *name, unsigned int allowed)
 		[A_SEND] = "send",
 	};
 
-	if (t->over && allowed & 1u << t->first && !t->odd && !t->wrong)
+	if (t->over && is_allowed(t, allowed))
 		return true;
-	printf("# lane %s: %s, by a %s: %s; %u other errors, %u times wrong data\n", name,
-	       t->over ? "over" : "not over", request[t->failed], ibv_wc_status_str(t->first),
+	printf("# lane %s: %s, by a %s: %s; in the other queue: %s; %u more errors, "
+	       "%u times wrong data\n", name, t->over ? "over" : "not over",
+	       request[t->failed], ibv_wc_status_str(t->first), ibv_wc_status_str(t->second),
 	       t->odd, t->wrong);
 	return false;
 }
@@ -397,7 +415,7 @@ bool traffic_lost_device(const struct tally *tally, unsigned int lanes)
 			       MAY(LOC_PROT_ERR);
 
 	for (unsigned int i = 0; i < lanes; i++) {
-		if (tally[i].wrong || tally[i].odd || !(allowed & 1u << tally[i].first)) {
+		if (!is_allowed(&tally[i], allowed)) {
 			lane_ended(&tally[i], "without a device", 0);
 			return false;
 		}

@@ -8,7 +8,8 @@
  * send.  So each MR is in use by its lkey and by its rkey, and data goes into and out of it.
  *
  * What arrives is compared: what is read, the sums that are fetched, what is received.  A
- * lane is over with its first error; what follows there has to be flushed.  The tallies may
+ * lane is over with its first error; what follows there has to be flushed, but for one error
+ * of its other queue, which may find at the same time that the memory is gone.  The tallies may
  * be in memory that processes share, so that another one can watch.
  */
 #ifndef LIB_ENDS_H
@@ -30,7 +31,8 @@ struct tally {
 	volatile unsigned long received;
 	volatile enum ibv_wc_status first;	/* the first error, or IBV_WC_SUCCESS */
 	volatile enum request failed;		/* what had it */
-	volatile unsigned int odd;		/* errors after it that are no flush */
+	volatile enum ibv_wc_status second;	/* that of the lane's other queue, if no flush */
+	volatile unsigned int odd;		/* errors after these that are no flush */
 	volatile unsigned int wrong;		/* data that is not what it should be */
 	volatile bool sending;			/* a send is under way */
 	volatile bool over;			/* nothing is under way, after the first error */
@@ -45,6 +47,7 @@ struct lane {
 	uint32_t remote_rkey, remote_qpn;
 	unsigned int under_way;			/* a bit for each request */
 	unsigned int receives;			/* the same for each slot */
+	bool stopped[2];	/* the send queue, the receive queue: it has had an error */
 	bool blind;		/* its bytes may be gone: to look at them would be SIGBUS */
 };
 
@@ -91,8 +94,8 @@ void end_close_memory(struct end *e);
 bool traffic_flows(const struct tally *a, const struct tally *b, unsigned int lanes,
 		   unsigned long n);
 /*
- * Whether each lane ended with one of the statuses whose bit is in ALLOWED, was flushed
- * after that, and had no wrong data; prints what did not.
+ * Whether each lane ended with one of the statuses whose bit is in ALLOWED, each of its
+ * queues was flushed after its own error, and no data was wrong; prints what did not.
  */
 bool traffic_ended(const struct tally *tally, unsigned int lanes, unsigned int allowed);
 bool lane_ended(const struct tally *tally, const char *name, unsigned int allowed);
