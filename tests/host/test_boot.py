@@ -69,7 +69,7 @@ class Arguments(unittest.TestCase):
             self.assertEqual(done.returncode, 2)
             self.assertIn("scripts/boot: error: " + said, done.stderr.decode())
 
-    def test_numbers_are_in_their_ranges(self):
+    def test_numbers_out_of_range_are_refused(self):
         for option, name, wrong, right in (
                 ("--guests", "--guests", ("0", "300", "-1", "x"), "a whole number from 1 to 254"),
                 ("-c", "-c/--cpus", ("0", "17", "1000", "1.5"), "a whole number from 1 to 16"),
@@ -80,12 +80,12 @@ class Arguments(unittest.TestCase):
             for word in wrong:
                 self.check(f"argument {name}: {word!r} is not {right}", option, word, "true")
 
-    def test_guests_together_have_no_more_memory_than_the_host(self):
+    def test_guests_with_more_memory_than_host_are_refused(self):
         half = os.sysconf("SC_PHYS_PAGES") // 2 >> 8  # MiB
         self.check(f"3 guests with {3 * half}M of memory: this machine has ",
                    "-m", f"{half}M", "--guests", "3", "true")
 
-    def test_texts_have_their_forms(self):
+    def test_malformed_and_conflicting_arguments_are_refused(self):
         for item in "NAME", "=value":
             self.check(f"argument -e/--env: {item!r} is not NAME=VALUE", "-e", item, "true")
         self.check("argument --allow: '(' is not a regular expression", "--allow", "(", "true")
@@ -100,7 +100,7 @@ class Arguments(unittest.TestCase):
         self.check("no command")
         self.check("a guest has no command", "true", ":::")
 
-    def test_kernel_is_a_name_or_a_file_that_holds_one(self):
+    def test_unusable_kernel_is_refused(self):
         say = "argument -k/--kernel: "
         self.check(f"{say}no kernel 'nope': it is neither one of base, debug, kcsan, stock nor a "
                    "file", "-k", "nope", "true")
@@ -108,7 +108,7 @@ class Arguments(unittest.TestCase):
         self.check(f"{say}README.md is not a kernel: it must be a bzImage",
                    "-k", "README.md", "true")
 
-    def test_log_directory_can_be_written(self):
+    def test_unwritable_log_directory_is_refused(self):
         self.check("argument --log-dir: cannot write to /dev/null/x: Not a directory",
                    "--log-dir", "/dev/null/x", "true")
 
@@ -116,18 +116,18 @@ class Arguments(unittest.TestCase):
 class Command(unittest.TestCase):
     """One command in one guest."""
 
-    def test_output_is_handed_back_and_success_is_0(self):
+    def test_boot_returns_output_and_status_0(self):
         done = boot("echo", "hello")
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"hello\n", b""))
 
-    def test_exit_status_is_handed_back_with_stderr(self):
+    def test_boot_returns_exit_status_and_stderr(self):
         done = boot("sh", "-c", "echo to stderr >/dev/stderr; exit 7")
         self.assertEqual((done.returncode, done.stdout), (7, b"to stderr\n"))
 
-    def test_death_by_signal_is_128_and_its_number(self):
+    def test_killed_command_gives_128_plus_signal(self):
         self.assertEqual(boot("sh", "-c", "kill -9 $$").returncode, 137)
 
-    def test_command_that_does_not_exist_is_127(self):
+    def test_missing_command_gives_127(self):
         done = boot("no-such-command")
         self.assertEqual(done.returncode, 127)
         self.assertIn(b"cannot run no-such-command: No such file", done.stdout)
@@ -144,7 +144,7 @@ class Command(unittest.TestCase):
         self.assertEqual(len(done.stdout), len(wanted))
         self.assertEqual(hashlib.sha256(done.stdout).digest(), hashlib.sha256(wanted).digest())
 
-    def test_surroundings_of_the_command(self):
+    def test_command_gets_environment_and_read_only_checkout(self):
         done = subprocess.run(
             [BOOT, "-e", "MARK=a b", "sh", "-c",
              'pwd; cat; echo "$MARK $HOME"; ulimit -l; cat /proc/sys/kernel/hostname;'
@@ -185,13 +185,13 @@ class Command(unittest.TestCase):
                         os.rmdir(path)
                     self.assertEqual(cwd(), wanted)
 
-    def test_display_is_there_as_a_drm_device(self):
+    def test_bochs_display_appears_as_drm_card(self):
         done = boot("-d", "bochs-display", "sh", "-c",
                     "ls /dev/dri/card1 && readlink /sys/class/drm/card1/device/driver")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, rb"^/dev/dri/card1\n.*/bochs-drm\n$")  # card0 is vgem
 
-    def test_shell_has_the_terminal(self):
+    def test_shell_runs_on_terminal_of_caller(self):
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(TOP)
@@ -215,7 +215,7 @@ class Command(unittest.TestCase):
 class Network(unittest.TestCase):
     """kit/guest/net and kit/guest/ready, alone in a guest."""
 
-    def test_last_guest_of_the_network_has_its_addresses_and_its_device(self):
+    def test_guest_253_gets_its_addresses_and_device(self):
         done = boot(f"{machine.GUEST}/net", "253", "1", RXE.verbs, RXE.setup, "--", "sh", "-c",
                     "echo $MRFD_GUEST of $MRFD_GUESTS: $MRFD_VERBS_DEVICE;"
                     "ip -brief address show eth0; rdma link show")
@@ -223,7 +223,7 @@ class Network(unittest.TestCase):
         self.assertRegex(done.stdout, rb"(?s)^253 of 1: rxe0\n.* 10.0.0.254/24 fd00::254/64 .*"
                          rb"link rxe0/1 state ACTIVE")
 
-    def test_device_is_ready_by_what_its_link_needs(self):
+    def test_ready_needs_active_port_lid_and_ipoib(self):
         # A directory stands for the device: it has an InfiniBand port without a LID.
         done = boot("sh", "-c", f"""
             export MRFD_GUEST=0 MRFD_VERBS_DEVICE=ib0
@@ -247,28 +247,28 @@ class Trouble(unittest.TestCase):
 
     PROVOKE = "echo {} >/sys/kernel/debug/provoke-crash/DIRECT; echo done"
 
-    def test_kernel_warning_fails_a_command_that_succeeded(self):
+    def test_kernel_warning_fails_successful_command(self):
         done = boot("sh", "-c", self.PROVOKE.format("WARNING"))
         self.assertEqual((done.returncode, done.stdout), (70, b"done\n"))
         self.assertRegex(done.stderr, rb"(?s)boot: guest: the kernel complained: WARNING: .*"
                          rb"cut here.*lkdtm_WARNING.*end trace")
 
-    def test_allowed_warning_does_not_fail(self):
+    def test_allowed_warning_leaves_status_0(self):
         done = boot("--allow", "lkdtm_WARNING", "sh", "-c", self.PROVOKE.format("WARNING"))
         self.assertEqual((done.returncode, done.stderr), (0, b""))
 
-    def test_status_of_a_failed_command_is_kept_beside_a_warning(self):
+    def test_failed_command_keeps_status_after_warning(self):
         done = boot("sh", "-c", self.PROVOKE.format("WARNING") + "; exit 5")
         self.assertEqual(done.returncode, 5)
         self.assertIn(b"the kernel complained", done.stderr)
 
-    def test_panic_is_125_with_its_report(self):
+    def test_panic_gives_125_and_report(self):
         done = boot("sh", "-c", self.PROVOKE.format("PANIC"))
         self.assertEqual(done.returncode, 125)
         self.assertRegex(done.stderr, rb"(?s)Kernel panic - not syncing: dumptest.*"
                          rb"boot: guest: kernel panic: dumptest\n$")
 
-    def test_oops_is_125_at_once_with_its_report(self):
+    def test_oops_gives_125_and_report_at_once(self):
         for kind, head in (("EXCEPTION", "BUG: kernel NULL pointer dereference, address: 0+"),
                            ("BUG", r"kernel BUG at \S+bugs.c:\d+!")):
             with self.subTest(kind=kind):
@@ -280,7 +280,7 @@ class Trouble(unittest.TestCase):
                                  rf"lkdtm_{kind}\+0x.*end trace.*"
                                  rf"boot: guest: kernel oops: {head}\n$")
 
-    def test_timeout_is_124_and_shows_what_blocks(self):
+    def test_timeout_gives_124_and_backtraces(self):
         began = time.monotonic()
         done = boot("--timeout", "8", "sleep", "1000")
         self.assertEqual(done.returncode, 124)
@@ -292,12 +292,12 @@ class Trouble(unittest.TestCase):
             self.assertRegex(file.read(), rb"(?s)sysrq: Show Blocked State.*"
                              rb"sysrq: Show backtrace of all active CPUs")
 
-    def test_device_that_qemu_does_not_know_is_125_with_its_words(self):
+    def test_unknown_qemu_device_gives_125_and_message(self):
         done = boot("-d", "no-such-device", "true")
         self.assertEqual(done.returncode, 125)
         self.assertIn(b"'no-such-device' is not a valid device", done.stderr)
 
-    def test_interrupt_is_130_and_leaves_no_process(self):
+    def test_interrupt_gives_130_and_leaves_no_process(self):
         token = f"mrfd.test=interrupt-{os.getpid()}"
         process = start_boot("--append", token, "sh", "-c", "echo here; sleep 1000")
         self.assertTrue(qemus(token))
@@ -346,7 +346,7 @@ print("heard", *sorted(host for host, size in heard))
 """
 
 
-class Several(unittest.TestCase):
+class SeveralGuests(unittest.TestCase):
     """Guests on one network."""
 
     def test_two_guests_reach_each_other_and_have_rxe(self):
@@ -359,7 +359,7 @@ class Several(unittest.TestCase):
             self.assertIn(b"guest%d: heard 10.0.0.%d fd00::%d\n"
                           % (number, 2 - number, 2 - number), done.stdout)
 
-    def test_three_guests_with_commands_and_devices_of_their_own(self):
+    def test_three_guests_run_own_commands_and_devices(self):
         greet = 'ls /dev/dri; python3 -c "$GREET"'
         done = boot("-e", f"GREET={GREET}", "sh", "-c", greet, ":::", "-d", "bochs-display",
                     "sh", "-c", greet, ":::", "-c", "1", "sh", "-c", greet + "; nproc")
@@ -371,7 +371,7 @@ class Several(unittest.TestCase):
         self.assertEqual([line for line in lines if "card1" in line], ["guest1: card1"])
         self.assertIn("guest2: 1", lines)
 
-    def test_failure_of_one_ends_the_others(self):
+    def test_failed_guest_ends_the_others(self):
         began = time.monotonic()
         done = boot("sleep", "1000", ":::", "sh", "-c", "exit 9")
         self.assertEqual(done.returncode, 9)
@@ -391,7 +391,7 @@ class FromPython(unittest.TestCase):
             guest.stop()
         self.assertEqual((guest.status, guest.why), (143, "stopped"))
 
-    def test_screen_can_be_taken_and_a_device_pulled_out(self):
+    def test_host_takes_screenshot_and_pulls_device_out(self):
         script = "ls /dev/dri; until ! [ -e /dev/dri/card1 ]; do sleep 0.1; done; echo gone"
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, "screen.png")
@@ -405,13 +405,13 @@ class FromPython(unittest.TestCase):
                 self.assertEqual(f.read(8), b"\x89PNG\r\n\x1a\n")
         self.assertEqual((guest.status, guest.reports), (0, []))
 
-    def test_output_that_is_read_slowly_arrives_whole(self):
+    def test_slowly_read_output_arrives_whole(self):
         # This much fits into the queue between the guest and QEMU; QEMU ends with the guest.
         guest = machine.Guest(["head", "-c", "3000000", "/dev/zero"],
                               output=lambda data: time.sleep(len(data) / 1e6)).run()
         self.assertEqual((guest.status, guest.why, len(guest.output)), (0, None, 3000000))
 
-    def test_waiting_for_what_never_comes_is_an_error(self):
+    def test_wait_for_missing_output_raises_boot_error(self):
         with machine.Guest(["true"]) as guest:
             with self.assertRaisesRegex(machine.BootError, "before it ended"):
                 guest.wait_for(b"never")
@@ -468,14 +468,14 @@ class Console(unittest.TestCase):
         strip = [re.sub(r"(?m)^\[ *[\d.]+\] ", "", text) for text in texts]
         self.assertEqual([report.text for report in found], strip)
 
-    def test_each_kind_is_taken_from_its_first_line_to_its_last(self):
+    def test_each_report_is_found_from_first_to_last_line(self):
         for text in KASAN, LOCKDEP, HUNG, LEAK, LINE:
             self.check(text)
 
-    def test_reports_in_a_row_are_told_apart(self):
+    def test_several_reports_are_told_apart(self):
         self.check(KASAN, LINE, LOCKDEP, HUNG, LEAK, LINE, KASAN)
 
-    def test_healthy_log_has_none(self):
+    def test_healthy_log_has_no_reports(self):
         log = ("[    0.0] Command line: panic=-1 WARNING: BUG:\n"
                "[    0.1] DMA-API: preallocated 65536 debug entries\n"
                "[    0.2] Lock dependency validator: Copyright (c) 2006 Red Hat, Inc.\n"
@@ -484,7 +484,7 @@ class Console(unittest.TestCase):
                "[    0.5] ODEBUG: selftest passed\n")
         self.assertEqual(console.reports(log), [])
 
-    def test_a_data_race_is_ours_if_a_last_call_on_either_side_is(self):
+    def test_data_race_is_ours_if_a_last_call_is(self):
         for call, deep, elsewhere in (("rxe_mr_copy", "vfs_write", False),
                                       ("list_add", "ib_umem_fd_get", False),
                                       ("list_add", "vfs_write", True)):
@@ -496,7 +496,7 @@ class Console(unittest.TestCase):
             self.assertEqual(console.race_elsewhere(report), elsewhere, call)
         self.assertFalse(console.race_elsewhere(console.reports(KASAN)[0]))
 
-    def test_death_is_an_oops_or_a_panic(self):
+    def test_death_names_the_oops_or_the_panic(self):
         panic = "[    5.1] Kernel panic - not syncing: {}\n[    5.2] Kernel Offset: disabled\n"
         oops = ("[    4.1] kernel BUG at f.c:1!\n[    4.2] Oops: invalid opcode: 0000 [#1] SMP\n"
                 "[    4.3] Call Trace:\n[    4.4]  <TASK>\n[    4.5]  </TASK>\n"
@@ -511,7 +511,7 @@ class Console(unittest.TestCase):
                 (HUNG, None), ("", None)):
             self.assertEqual(console.death(text), wanted)
 
-    def test_allow_excuses_by_the_head_line_only(self):
+    def test_allow_matches_the_head_line_only(self):
         self.assertEqual(console.reports(KASAN, ["slab-use-after-free in f"]), [])
         self.assertEqual(len(console.reports(KASAN, ["Allocated by"])), 1)
 

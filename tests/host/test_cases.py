@@ -88,7 +88,7 @@ class Reader(unittest.TestCase):
             "p: tests.test_x.T.test_a": "ok", "p: tests.test_x.T.test_b": "skip",
             "p: tests.test_x.T.test_c": "not ok", "p: tests.test_x.T.test_d": "not ok"})
 
-    def test_a_traceback_belongs_to_its_case(self):
+    def test_traceback_belongs_to_its_case(self):
         found = {c.name[-1]: "\n".join(c.log) for c in reader(cases.Unittest, SUITE, 1).cases}
         self.assertIn("of c", found["c"])
         self.assertIn("of d", found["d"])
@@ -98,12 +98,12 @@ class Reader(unittest.TestCase):
     def test_tap_is_read(self):
         self.assertEqual(read(cases.Tap, TAP, 1), {"p: f.one": "ok", "p: f.two": "not ok"})
 
-    def test_the_seed_of_a_random_case_is_told_though_it_passes(self):
+    def test_seed_of_passed_case_is_reported(self):
         told = []
         read(cases.Tap, b"1..2\n# MRFD_SEED=0x5\nok 1 one\nok 2 two\n", 0, told.append)
         self.assertEqual([case.reason for case in told], ["MRFD_SEED=0x5", ""])
 
-    def test_kunit_is_read_one_level_down(self):
+    def test_kunit_cases_are_read_below_their_suite(self):
         found = reader(cases.Kunit, KUNIT, 1).cases
         self.assertEqual({case.title: (case.result, case.reason) for case in found}, {
             "p: suite: one": ("ok", ""), "p: suite: two": ("not ok", ""),
@@ -118,45 +118,45 @@ class Reader(unittest.TestCase):
             ["1..4", "said by a", "# 0x1 != 0x2", "# t.c:8: error: Failure!"], [], [],
             ["said by d", "# Test failed with exception: Segmentation fault(11)"]])
 
-    def test_the_device_is_in_the_printed_name(self):
+    def test_printed_name_has_the_device(self):
         found = cases.Reader("folder/p", cases.Tap, lambda case: None, "rxe")
         found(TAP)
         self.assertEqual(found.cases[0].title, "rxe/folder/p: f.one")
 
-    def test_a_program_that_dies_early_is_a_failure(self):
+    def test_program_that_dies_early_fails(self):
         self.assertEqual(read(cases.Tap, TAP[:-14], 139)["p: program"], "not ok")
 
-    def test_a_program_without_cases_is_a_failure(self):
+    def test_program_without_cases_fails(self):
         self.assertEqual(read(cases.Tap, b"", 0), {"p: program": "not ok"})
 
-    def test_a_status_that_no_case_accounts_for_is_a_failure(self):
+    def test_exit_status_without_failed_case_fails(self):
         self.assertEqual(read(cases.Tap, b"1..1\nok 1 a\n", 1)["p: program"], "not ok")
 
-    def test_an_excused_failure_accounts_for_the_status(self):
+    def test_excused_failure_explains_exit_status(self):
         def excuse(case):
             case.result = "skip"
         self.assertEqual(read(cases.Tap, b"1..1\nnot ok 1 a\n", 1, excuse), {"p: a": "skip"})
 
 
-class Selected(unittest.TestCase):
+class SelectedCases(unittest.TestCase):
     """A Reader that waits for some cases only."""
 
-    def test_a_case_that_ran_is_all_there_is(self):
+    def test_selected_case_is_the_only_result(self):
         self.assertEqual(read(cases.Tap, b"1..1\nok 1 a\n", 0, wanted=["a"]), {"p: a": "ok"})
 
-    def test_a_case_that_did_not_run_is_a_failure(self):
+    def test_selected_case_that_did_not_run_fails(self):
         for output in b"1..0\n", b"1..1\nok 1 b\n":
             found = reader(cases.Tap, output, 0, wanted=["a"]).cases[-1]
             self.assertEqual((found.title, found.result), ("p: program", "not ok"))
             self.assertIn("did not run a", found.reason)
 
-    def test_a_crash_is_not_hidden(self):
+    def test_crash_fails_beside_selected_case(self):
         self.assertEqual(read(cases.Tap, b"1..1\n# RUN a\n", 139, wanted=["a"]),
                          {"p: program": "not ok"})
         self.assertEqual(read(cases.Tap, b"1..1\nok 1 a\n", 139, wanted=["a"]),
                          {"p: a": "ok", "p: program": "not ok"})
 
-    def test_a_complaint_of_the_kernel_is_not_hidden(self):
+    def test_kernel_report_fails_beside_selected_case(self):
         found = reader(cases.Tap, b"1..1\nok 1 a\n", 0, wanted=["a"])
         found.complaint([Report("BUG: x", "BUG: x\n at y")])
         last = found.cases[-1]

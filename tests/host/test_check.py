@@ -82,14 +82,14 @@ class Check(unittest.TestCase):
                 for c in results.load(path + ".jsonl").all()]
 
 
-class Selected(Check):
-    def test_a_case_by_its_printed_name_runs_alone(self):
+class SelectedCases(Check):
+    def test_printed_name_runs_one_case(self):
         status, out, _ = self.check("host/x: tests.host.test_x.T.test_good")
         self.assertEqual((status, out), (0, [
             "ok     host/x: tests.host.test_x.T.test_good", "", "1 passed, 0 failed, 0 skipped"]))
         self.assertEqual(self.cases(), [("test_good", "ok")])
 
-    def test_make_hands_the_name_over_as_it_is(self):
+    def test_make_passes_the_pattern_unchanged(self):
         shutil.copy(os.path.join(TOP, "Makefile"), self.top)
         env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
         done = subprocess.run(["make", "check", "T=host/x: tests.host.test_x.T.test_good"],
@@ -98,46 +98,46 @@ class Selected(Check):
         self.assertEqual((done.returncode, done.stdout.splitlines()[-1]),
                          (0, "1 passed, 0 failed, 0 skipped"))
 
-    def test_a_crash_in_it_is_a_failure(self):
+    def test_crash_of_selected_case_fails(self):
         status, out, _ = self.check("host/x: tests.host.test_x.T.test_zcrash")
         self.assertEqual((status, out[-1]), (1, "0 passed, 1 failed, 0 skipped"))
         self.assertEqual(self.cases(), [("program", "not ok")])
 
-    def test_the_reason_of_a_failure_is_shown(self):
+    def test_reason_of_failure_is_shown(self):
         status, out, _ = self.check("x.T.test_bad")
         self.assertEqual((status, out[-1]), (1, "0 passed, 1 failed, 0 skipped"))
         self.assertIn("    AssertionError: as it should", out)
 
-    def test_an_expected_failure_is_skipped(self):
+    def test_expected_failure_is_skipped(self):
         status, out, _ = self.check("host/x: tests.host.test_x.T.test_known")
         self.assertIn("(expected failure: it is known)", out[0])
         self.assertEqual((status, out[-1]), (1, "0 passed, 0 failed, 1 skipped"))
 
-    def test_a_part_of_cases_runs_those(self):
+    def test_pattern_runs_every_matching_case(self):
         self.check("test_good")
         self.assertEqual(self.cases(), [("test_good", "ok")] * 2)
 
-    def test_nothing_is_built_for_a_host_case(self):
+    def test_host_case_builds_nothing(self):
         self.check("x.T.test_good")
         self.assertFalse(os.path.exists(os.path.join(self.top, "built")))
 
 
 class Mistakes(Check):
-    def test_a_pattern_that_fits_nothing(self):
+    def test_unmatched_pattern_suggests_and_builds_nothing(self):
         status, out, err = self.check("test_goood")
         self.assertEqual((status, out), (2, []))
         self.assertIn("host/x: tests.host.test_x.T.test_good\n", err)
         for name in "built", "build/results":
             self.assertFalse(os.path.exists(os.path.join(self.top, name)), name)
 
-    def test_the_list_builds_nothing(self):
+    def test_list_option_builds_nothing(self):
         status, out, _ = self.check("--list")
         modules = ["rxe/rdma-core/test_mr", "connectx/rdma-core/test_mr"]
         self.assertEqual((status, out), (0, ["host/x", "kunit", "demo", *modules]))
         self.assertEqual(self.check("--list", "test_reg")[1], modules)
         self.assertFalse(os.path.exists(os.path.join(self.top, "built")))
 
-    def test_wrong_arguments(self):
+    def test_wrong_options_exit_with_2(self):
         for program in "check", "bench", "scoreboard", "report":
             status, _, err = self.check("--debgu", program=program)
             self.assertEqual(status, 2)
@@ -145,21 +145,21 @@ class Mistakes(Check):
             self.assertEqual(self.check("--help", program=program)[0], 0)
         self.assertEqual(self.check("--debug", "--kcsan")[0], 2)
 
-    def test_a_seed_that_is_no_number(self):
+    def test_invalid_seed_exits_with_2(self):
         for seed in "abc", "-1", "0x10000000000000000":
             status, _, err = self.check("host/x", MRFD_SEED=seed)
             self.assertEqual(status, 2)
             self.assertIn(f"MRFD_SEED={seed}: it must be a number", err)
         self.assertEqual(self.check("U.test_good", MRFD_SEED="0x5f")[0], 0)
 
-    def test_a_build_directory_that_cannot_be_written(self):
+    def test_unwritable_build_directory_is_named(self):
         self.write("build", "")
         for program, words in ("check", ["host/x"]), ("report", []):
             status, _, err = self.check(*words, program=program)
             self.assertEqual(status, 1)
             self.assertRegex(err, rf"^{program}: {self.top}/build.*: Not a directory\n$")
 
-    def test_a_build_that_fails(self):
+    def test_failed_build_fails_the_run(self):
         status, _, err = self.check("rdma-core/")
         self.assertEqual(status, 1)
         self.assertIn("check: scripts/rdma-core failed", err)
@@ -167,7 +167,7 @@ class Mistakes(Check):
 
 
 class Ends(Check):
-    def test_an_interrupted_run_keeps_its_results(self):
+    def test_interrupted_run_keeps_its_results(self):
         for number in signal.SIGINT, signal.SIGTERM:
             with self.start("host/x") as process:
                 for line in process.stdout:
@@ -184,7 +184,7 @@ class Ends(Check):
             self.assertEqual(self.cases(), [("test_bad", "not ok"), ("test_good", "ok"),
                                             ("test_known", "skip"), ("run", "not ok")])
 
-    def test_whoever_reads_may_go_away(self):
+    def test_closed_stdout_exits_as_by_sigpipe(self):
         with self.start("host/x") as process:
             process.stdout.close()
             err = process.stderr.read()
@@ -192,7 +192,7 @@ class Ends(Check):
         self.assertNotIn("Traceback", err)
         self.assertEqual(self.cases()[-1], ("run", "not ok"))
 
-    def test_the_whole_run_has_its_own_name(self):
+    def test_full_run_is_named_check(self):
         self.write("tests/host/test_x.py", "import unittest\n" + TESTS[TESTS.index("class U"):])
         self.check("")
         self.assertEqual(results.load(f"{self.top}/build/results/check.jsonl").run["name"], "check")

@@ -24,7 +24,7 @@ from tests.host.model import BOOT, GuestsWithModel, confined  # noqa: E402
 
 ENTER = os.path.join(SCRIPTS, "enter")
 
-# Arguments: what to do when the client has left or has sent something; the options.
+# Arguments: what to do when QEMU has left or has sent something; the options.
 MODEL = """
 import os, signal, socket, sys, time
 server = socket.socket(socket.AF_UNIX)
@@ -84,7 +84,7 @@ def opcodes(capture):
     return collections.Counter(tuple(int(word, 0) for word in line.split()) for line in lines)
 
 
-class Together(unittest.TestCase):
+class WithConnectx(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
@@ -102,7 +102,7 @@ class Together(unittest.TestCase):
         self.log.seek(0)
         return done.returncode, self.log.read().decode()
 
-    def test_the_status_is_that_of_qemu(self):
+    def test_exit_status_is_that_of_qemu(self):
         for model in "time.sleep(100)", "sys.exit(0)":
             for status in 0, 1, 7:
                 with self.subTest(model=model, status=status):
@@ -113,14 +113,14 @@ class Together(unittest.TestCase):
         self.assertEqual(self.run_both("0", "os.kill(os.getpid(), signal.SIGSEGV)")[0],
                          128 + signal.SIGSEGV)
 
-    def test_the_model_inherits_nothing_and_ends_too(self):
+    def test_model_inherits_nothing_and_ends_with_qemu(self):
         status, log = self.run_both("time.sleep(100)", "0")
         pid, descriptors = log.split("\n")[0].split()
         self.assertEqual(status, 0)
         self.assertEqual(descriptors, "5")  # 0, 1, 2, its socket, the directory that it lists
         self.assertFalse(os.path.exists(f"/proc/{pid}"))
 
-    def test_a_model_that_dies_ends_qemu(self):
+    def test_dying_model_ends_qemu(self):
         for end, said in (("os.abort()", "it died of SIGABRT while the guest ran"),
                           ("sys.exit(3)", "it ended with status 3 while the guest ran")):
             began = time.monotonic()
@@ -132,20 +132,20 @@ class Together(unittest.TestCase):
             self.log.seek(0)
             self.log.truncate()
 
-    def test_a_model_that_ends_badly_after_the_guest_is_a_failure(self):
+    def test_bad_exit_of_model_is_a_failure(self):
         code = "signal.signal(signal.SIGTERM, lambda *_: os._exit(23)), time.sleep(100)"
         status, log = self.run_both(code, "time.sleep(1)", MODEL.replace("client.recv(1)", ""))
         self.assertEqual(status, machine.MODEL_FAILED)
         self.assertIn("it ended with status 23 when the guest had ended", log)
 
-    def test_a_model_that_does_not_start_says_why(self):
+    def test_model_that_does_not_start_says_why(self):
         status, log = self.run_both("0", "0", "import sys; sys.exit('connectx: no such option')")
         self.assertEqual(status, machine.MODEL_FAILED)
         self.assertEqual(log, "connectx: no such option\n"
                               "with-connectx: it ended with status 1 before it listened\n")
 
 
-class Words(unittest.TestCase):
+class CommandLine(unittest.TestCase):
     """What a guest with the device is started with."""
 
     def test_model_and_qemu_share_a_socket(self):
@@ -168,7 +168,7 @@ class Words(unittest.TestCase):
 
 
 class InGuests(GuestsWithModel):
-    def test_a_guest_has_the_device(self):
+    def test_guest_has_the_connectx(self):
         device = f"/sys/class/infiniband/{CONNECTX.verbs}"
         with tempfile.TemporaryDirectory() as directory:
             logs = os.path.join(directory, "a-long-name-" * 15)
@@ -199,7 +199,7 @@ class InGuests(GuestsWithModel):
             self.assertRegex(done.stdout, rf"guest{number}: 100 iters in")
             self.assertGreaterEqual(found[FIRST_LID + number, SEND_FIRST], 100, found)
 
-    def test_a_guest_at_rest_costs_nothing(self):
+    def test_model_of_idle_guest_sleeps_in_sandbox(self):
         """The model sleeps if its guest does, in the sandbox that it has narrowed by then."""
         with tempfile.TemporaryDirectory() as logs:
             process, model = self.running("--log-dir", logs, "sh", "-c", "echo here; sleep 20")
@@ -235,7 +235,7 @@ class InGuests(GuestsWithModel):
         return model, [BOOT, *self.env, *described, "--append", CONNECTX.append,
                        "-d", json.dumps(device)]
 
-    def test_a_model_that_was_started_by_hand_captures_and_traces(self):
+    def test_model_started_by_hand_captures_and_traces(self):
         with tempfile.TemporaryDirectory(dir=BUILD) as directory:
             log = os.path.join(directory, "log")
             capture = inside(os.path.join(directory, "capture"))
@@ -253,14 +253,14 @@ class InGuests(GuestsWithModel):
         for line in TRACED:
             self.assertTrue(re.search(rf"^ *\d+\.\d{{6}} {line}", trace, re.MULTILINE), line)
 
-    def test_a_model_that_dies_is_a_failure(self):
+    def test_dying_model_is_a_failure(self):
         process, model = self.running("sh", "-c", "echo here; sleep 1000")
         os.kill(model, signal.SIGKILL)
         said = process.communicate(timeout=60)[1]
         self.assertEqual(process.returncode, machine.BROKEN)
         self.assertIn("the ConnectX model failed: it died of SIGKILL while the guest ran", said)
 
-    def test_no_model_outlives_the_program(self):
+    def test_model_ends_with_killed_boot(self):
         process, model = self.running("sh", "-c", "echo here; sleep 1000")
         os.kill(process.pid, signal.SIGKILL)
         process.wait()

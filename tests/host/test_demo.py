@@ -102,7 +102,7 @@ class Compare(InDirectory):
     def test_equal_pictures_match(self):
         self.assertEqual(self.compare(bytes(range(36)), bytes(range(36))), (0, ""))
 
-    def test_one_pixel_that_differs_by_one_in_one_colour_is_found(self):
+    def test_difference_of_one_in_one_colour_is_found(self):
         sent = bytes(range(36))
         for colour in range(3):
             screen = bytearray(sent)
@@ -112,14 +112,14 @@ class Compare(InDirectory):
             self.assertIn("1 of 12 pixels differ, the first at x 2, y 1: sent #121314", text)
             self.assertIn("screen #" + screen[18:21].hex(), text)
 
-    def test_first_in_reading_order_is_told(self):
+    def test_first_differing_pixel_in_reading_order_is_named(self):
         screen = bytearray(36)
         screen[(1 * 4 + 3) * 3] = screen[(2 * 4 + 0) * 3] = 9
         self.assertEqual(self.compare(bytes(36), bytes(screen))[1],
                          "2 of 12 pixels differ, the first at x 3, y 1: "
                          "sent #000000, screen #090000")
 
-    def test_other_size_does_not_match(self):
+    def test_pictures_of_different_size_differ(self):
         self.assertEqual(self.compare(bytes(36), bytes(36), (4, 3), (3, 4)),
                          (1, "the sizes differ: sent 4 x 3, screen 3 x 4"))
 
@@ -127,23 +127,23 @@ class Compare(InDirectory):
 class Refusals(InDirectory):
     """What cannot be painted is refused with its name, before any guest runs."""
 
-    def test_picture_that_does_not_exist(self):
+    def test_missing_picture_is_refused(self):
         done = demo("--picture", "/no/such.png")
         self.assertEqual((done.returncode, done.stderr), (
             1, "demo: cannot read the picture /no/such.png: No such file or directory\n"))
 
-    def test_file_that_is_no_png(self):
+    def test_file_that_is_no_png_is_refused(self):
         done = demo("--picture", "demo/tux.svg")
         self.assertEqual((done.returncode, done.stderr), (1, "demo: demo/tux.svg is not a PNG file\n"))
 
-    def test_png_that_is_cut_short(self):
+    def test_truncated_png_is_refused(self):
         png(self.path("a.png"), 64, 64, os.urandom(64 * 64 * 3))
         os.truncate(self.path("a.png"), 5000)
         done = demo("--picture", self.path("a.png"))
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, f"demo: cannot use {self.path('a.png')}: painter: the picture: .")
 
-    def test_frames_that_are_no_number_of_frames(self):
+    def test_invalid_number_of_frames_is_refused(self):
         for frames in "0", "-1", "x", "1001":
             self.assertEqual(demo("--frames", frames).returncode, 2)
 
@@ -160,13 +160,13 @@ class Build(InDirectory):
         return enter("env", f"PKG_CONFIG_PATH={self.rdma_core}/lib/pkgconfig",
                      "make", "-C", "demo", f"OUT={inside(self.directory)}", *words)
 
-    def test_only_what_changed_is_compiled_again(self):
+    def test_make_rebuilds_after_changes_only(self):
         self.assertEqual(self.make("-q").returncode, 0)
         for changed in "picture.c", "protocol.h", f"{self.rdma_core}/include/infiniband/verbs.h":
             with self.subTest(changed=changed):
                 self.assertEqual(self.make("-q", "-W", changed).returncode, 1)
 
-    def test_programs_find_the_libraries_that_they_were_linked_with(self):
+    def test_programs_load_our_libraries(self):
         for program in "screen", "painter", "camera", "viewer":
             for library in "libibverbs.so.1", "librdmacm.so.1":
                 self.assertIn(f"{library} => {self.rdma_core}/lib/{library} ",
@@ -196,7 +196,7 @@ class Pictures(InDirectory):
         self.assertEqual(self.rendered(expected, *rest, **options),
                          f"(1280, 800) {list(expected.values())}")
 
-    def test_picture_of_the_screens_size_is_sent_as_it_is(self):
+    def test_picture_of_screen_size_is_unchanged(self):
         data = os.urandom(1280 * 800 * 3)
         places = [(0, 0), (1279, 0), (0, 799), (1279, 799), (640, 400), (17, 313)]
         self.check({(x, y): tuple(data[(y * 1280 + x) * 3:][:3]) for x, y in places},
@@ -218,17 +218,17 @@ class Pictures(InDirectory):
         self.check({(0, 0): (255, 0, 0), (639, 799): (255, 0, 0), (640, 0): (0, 0, 255)},
                    16, 10, (bytes((255, 0, 0)) * 8 + bytes((0, 0, 255)) * 8) * 10)
 
-    def test_grey(self):
+    def test_grey_picture_is_rendered(self):
         self.check({(0, 0): (77, 77, 77)}, 16, 10, bytes([77]) * 160, GREY)
 
-    def test_grey_of_one_bit(self):
+    def test_one_bit_grey_is_rendered(self):
         self.check({(0, 0): (255, 255, 255), (1279, 0): (0, 0, 0)}, 16, 10, b"\xff\0" * 10, GREY, 1)
 
-    def test_palette(self):
+    def test_palette_picture_is_rendered(self):
         self.check({(0, 0): (4, 5, 6), (1279, 799): (1, 2, 3)}, 16, 10,
                    (b"\1" * 8 + b"\0" * 8) * 10, PALETTE, palette=bytes((1, 2, 3, 4, 5, 6)))
 
-    def test_sixteen_bits(self):
+    def test_sixteen_bit_picture_is_rendered(self):
         self.check({(0, 0): (0x12, 0x56, 0x9a)}, 16, 10, b"\x12\x12\x56\x56\x9a\x9a" * 160, RGB, 16)
 
     def test_transparent_pixels_show_the_paper(self):
@@ -237,7 +237,7 @@ class Pictures(InDirectory):
         self.check({(0, 0): (10, 10, 10), (1279, 0): PAPER}, 16, 10,
                    (bytes((10, 255)) * 8 + bytes((10, 0)) * 8) * 10, GREY_ALPHA)
 
-    def test_picture_of_one_pixel_width(self):
+    def test_picture_one_pixel_wide_is_rendered(self):
         self.check({(639, 0): (5, 5, 5), (638, 0): PAPER}, 1, 3000, bytes((5, 5, 5)) * 3000)
 
 
@@ -261,7 +261,7 @@ class Verdict(InDirectory):
             status = program.main()
         return status, out.getvalue(), err.getvalue()
 
-    def test_screen_that_matches(self):
+    def test_matching_screen_is_a_success(self):
         data = os.urandom(1280 * 800 * 3)
         status, out, _ = self.verdict(data, data)
         self.assertEqual((status, out), (0, """\
@@ -292,10 +292,10 @@ class WholeRun(InDirectory):
         self.assertRegex(done.stdout, r"rate: \d+\.\d MB/s\n")
         self.assertRegex(done.stdout, r"screen matches: yes\n\Z")
 
-    def test_tux_arrives(self):
+    def test_tux_arrives_on_the_screen(self):
         self.check(demo("--frames", "2"), 2)
 
-    def test_noise_in_rgba_of_an_odd_size_arrives(self):
+    def test_rgba_noise_of_odd_size_arrives(self):
         png(self.path("a.png"), 333, 777, os.urandom(333 * 777 * 4), RGBA)
         self.check(demo("--picture", self.path("a.png"), "--frames", "1"), 1)
 
@@ -321,17 +321,17 @@ class WholeRun(InDirectory):
 class Convert(InDirectory):
     """demo/frames.py"""
 
-    def test_pixels_of_a_picture_are_its_pixels(self):
+    def test_png_converts_to_its_pixels(self):
         png(self.path("a.png"), 2, 1, bytes((1, 2, 3, 4, 5, 6)))
         self.assertEqual(load().convert("pixels", inside(self.path("a.png"))),
                          bytes((3, 2, 1, 255, 6, 5, 4, 255)))
 
-    def test_picture_of_pixels(self):
+    def test_pixels_survive_conversion_to_png(self):
         pixels = bytes((3, 2, 1, 255, 6, 5, 4, 255)) * 8
         load().convert("png", "4", "4", inside(self.path("a.png")), pixels=pixels)
         self.assertEqual(load().convert("pixels", inside(self.path("a.png"))), pixels)
 
-    def test_half_a_picture_is_refused(self):
+    def test_truncated_pixels_are_refused(self):
         program = load()
         with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(program.DemoError):
             program.convert("png", "4", "4", inside(self.path("a.png")), pixels=bytes(60))
@@ -346,36 +346,36 @@ class Frames(unittest.TestCase):
         self.picture = os.urandom(self.WIDTH * self.HEIGHT * 4)
         self.film = Film(self.picture, self.WIDTH, self.HEIGHT)
 
-    def test_the_picture_moves_on_by_eight_pixels(self):
+    def test_each_frame_moves_by_eight_pixels(self):
         self.assertEqual(self.film.period(), 8)
         for number, pixels in (0, 0), (1, 8), (7, 56), (8, 0):
             begin = self.STRIP + 4 * pixels
             self.assertEqual(self.film.frame(number)[self.STRIP:-self.STRIP],
                              self.picture[begin:begin + 8 * self.WIDTH * 4])
 
-    def test_strips_show_the_number_in_binary(self):
+    def test_strips_show_frame_number_in_binary(self):
         zero, one = bytes.fromhex("4f3216ff"), bytes.fromhex("57c8ffff")
         row = one * 4 + zero * 40 + one * 4 + zero * 4 + one * 8 + zero * 4
         self.assertEqual(self.film.strip(0x8016), row * 16)
         self.assertEqual(self.film.number_in(row * 16), 0x8016)
         self.assertIsNone(self.film.number_in(row * 15 + row[:-1] + b"\0"))
 
-    def test_right_frame(self):
+    def test_right_frame_has_no_fault(self):
         for number in 0, 1, 300:
             self.assertIsNone(self.film.fault(number, self.film.frame(number)))
 
-    def test_frame_before_the_last_write(self):
+    def test_stale_frame_is_named(self):
         self.assertEqual(self.film.fault(5, self.film.frame(3)),
                          "where frame 5 should be there is frame 3")
         self.assertEqual(self.film.fault(5, bytes(len(self.picture))),
                          "where frame 5 should be there is no frame")
 
-    def test_frame_that_is_half_of_another(self):
+    def test_torn_frame_is_named(self):
         seen = self.film.frame(5)[:-self.STRIP - 1] + self.film.frame(3)[-self.STRIP - 1:]
         self.assertEqual(self.film.fault(5, seen),
                          "frame 5 is torn: its top is of frame 5, its bottom of frame 3")
 
-    def test_one_wrong_pixel(self):
+    def test_wrong_pixel_is_located(self):
         for x, y in (0, 16), (63, 23), (17, 20):
             seen = bytearray(self.film.frame(5))
             seen[(y * self.WIDTH + x) * 4] ^= 1
@@ -383,7 +383,7 @@ class Frames(unittest.TestCase):
                              f"the first at x {x}, y {y}")
 
 
-class Watching(unittest.TestCase):
+class Viewer(unittest.TestCase):
     """What scripts/demo makes of what the viewer says and of what is in VRAM."""
 
     AT = 4096  # where the buffer is
@@ -410,7 +410,7 @@ class Watching(unittest.TestCase):
         self.assertIsNone(self.eye.fault)
         self.assertEqual(len(self.eye.times), 12)
 
-    def test_wrong_frame_ends_it(self):
+    def test_wrong_frame_stops_the_answers(self):
         self.put(0)
         self.eye(b"frame=0\nframe=1\n")
         self.assertEqual(self.eye.fault, "where frame 1 should be there is no frame")
@@ -418,14 +418,14 @@ class Watching(unittest.TestCase):
         self.eye(b"frame=2\n")
         self.assertEqual(self.eye.guest.send.call_count, 1)
 
-    def test_missing_frame_ends_it(self):
+    def test_missing_frame_stops_the_answers(self):
         self.put(0)
         self.put(1)
         self.eye(b"frame=1\n")
         self.assertEqual(self.eye.fault, "frame 0 is missing: number 1 has come")
         self.eye.guest.send.assert_not_called()
 
-    def test_route_must_be_straight_into_vram(self):
+    def test_other_route_than_peer_to_peer_is_refused(self):
         right = {"place": "VRAM", "peers": "1", "moves": "0"}
         self.program.check_route(right)
         for name, value in ("place", "system memory"), ("peers", "0"), ("moves", "1"):
@@ -458,7 +458,7 @@ class Watching(unittest.TestCase):
             status = self.program.main()
         return status, out.getvalue(), err.getvalue()
 
-    def test_table(self):
+    def test_right_run_prints_its_table(self):
         status, out, err = self.film_run(0.02)
         self.assertEqual((status, out), (0, f"""\
       registered: d, f, 8192000 bytes
@@ -472,7 +472,7 @@ time to register: 1.500 ms
 """))
         self.assertNotIn("less than 30 frames a second", err)
 
-    def test_slow_is_told_and_no_failure(self):
+    def test_slow_run_warns_and_succeeds(self):
         status, out, err = self.film_run(0.04)
         self.assertEqual(status, 0)
         self.assertIn("rate: 25.0 frames/s", out)
@@ -483,7 +483,7 @@ time to register: 1.500 ms
         self.assertEqual((status, out), (1, "frames match: NO\n"))
         self.assertIn("demo: frame 2 is torn\n", err)
 
-    def test_frames_that_do_not_come_are_a_failure(self):
+    def test_missing_frames_are_a_failure(self):
         status, _, err = self.film_run(0.02, frames=2)
         self.assertEqual(status, 1)
         self.assertIn("demo: 2 of 3 frames have come\n", err)

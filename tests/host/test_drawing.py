@@ -27,17 +27,17 @@ def load():
 
 
 class Drawing(unittest.TestCase):
-    def test_it_is_up_to_date(self):
+    def test_registration_svg_is_up_to_date(self):
         with open(os.path.join(TOP, "Documentation", "registration.svg"),
                   encoding="utf-8") as file:
             self.assertEqual(file.read(), load().drawing(), f"run {PROGRAM}")
 
-    def test_it_is_an_svg_with_a_title(self):
+    def test_drawing_is_svg_with_title(self):
         root = xml.etree.ElementTree.fromstring(load().drawing())
         self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
         self.assertIn("ibv_reg_mr_fd", root.findtext("{http://www.w3.org/2000/svg}title"))
 
-    def test_every_function_is_in_its_file(self):
+    def test_every_named_function_is_in_its_file(self):
         module = load()
         for _, function, where, _ in module.REGISTRATION + module.ACCESS:
             project, path = where.split(": ")
@@ -47,7 +47,7 @@ class Drawing(unittest.TestCase):
                 # The definition: the name at the start of a line or after its type.
                 self.assertRegex(file.read(), rf"(?m)^(\w[\w \t*]*[ *]|){re.escape(function)}\(")
 
-    def test_help_and_a_wrong_call(self):
+    def test_help_exits_with_0_and_wrong_call_with_2(self):
         done = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("usage: Documentation/registration.py", done.stdout)

@@ -21,7 +21,7 @@ rxe/queues/x: rare  # sometimes: a race
 SKIPS = "test_x\\.c: no (card|port) for \\d+  # there is none\n"
 
 
-class Judged(unittest.TestCase):
+class Expectations(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
@@ -41,15 +41,15 @@ class Judged(unittest.TestCase):
         expected.Expected().judge(case)
         return case.result, case.reason
 
-    def test_an_expected_failure_counts_as_a_skip(self):
+    def test_expected_failure_counts_as_skip(self):
         self.assertEqual(self.judged("queues/x", "bad", "not ok", "7 != 8"),
                          ("skip", "expected failure: it is known"))
 
-    def test_one_that_passes_is_a_failure_unless_it_is_so_sometimes(self):
+    def test_unexpected_pass_fails_unless_marked_sometimes(self):
         self.assertEqual(self.judged("queues/x", "bad", "ok")[0], "not ok")
         self.assertEqual(self.judged("queues/x", "rare", "ok"), ("ok", ""))
 
-    def test_the_suite_on_the_model_skips_for_expected_reasons_only(self):
+    def test_unlisted_skip_of_suite_on_model_fails(self):
         def on(device, reason, program="rdma-core/test_x", result="skip"):
             return self.judged(program, "tests.T.c", result, reason, device)
         self.assertEqual(on("connectx", "no card for 12"), ("skip", "no card for 12"))
@@ -62,12 +62,12 @@ class Judged(unittest.TestCase):
         self.assertEqual(on("connectx", "other", "access/data")[0], "skip")
         self.assertEqual(on("connectx", "", result="ok")[0], "ok")
 
-    def test_a_line_needs_a_reason(self):
+    def test_line_without_reason_is_refused(self):
         self.write("expected-skips", "no card\n")
         with self.assertRaisesRegex(SystemExit, "no reason given for no card"):
             expected.Expected()
 
-    def test_the_files_of_the_project_can_be_read(self):
+    def test_lists_of_the_project_are_readable(self):
         with mock.patch.object(expected, "TESTS", os.path.join(TOP, "tests")):
             known = expected.Expected()
         self.assertTrue(known.failures)

@@ -47,24 +47,24 @@ class End(unittest.TestCase):
         self.addCleanup(where.stop)
         return fabric.Fabric(log_dir=directory.name)
 
-    def test_it_may_write_its_report(self):
+    def test_ended_fabric_writes_its_report(self):
         with self.fabric('trap "echo the report; exit 0" TERM') as running:
             pid = running.pid()
         self.assertFalse(os.path.exists(f"/proc/{pid}"))
         with open(running.log, encoding="utf-8") as log:
             self.assertEqual(log.read(), "the report\n")
 
-    def test_one_that_ends_badly_is_an_error_with_its_last_words(self):
+    def test_failed_fabric_raises_with_its_last_line(self):
         with self.assertRaisesRegex(machine.BootError, r"(?s)status 3.*\ntwo leaks$"):
             with self.fabric('trap "echo two leaks; exit 3" TERM'):
                 pass
 
-    def test_one_that_dies_of_the_signal_is_an_error(self):
+    def test_fabric_killed_by_sigterm_raises(self):
         with self.assertRaisesRegex(machine.BootError, "badly, status 143"):
             with self.fabric(":"):
                 pass
 
-    def test_one_that_does_not_end_is_an_error_and_is_killed(self):
+    def test_hanging_fabric_raises_and_is_killed(self):
         with mock.patch.object(fabric, "END_LIMIT", 1):
             with self.assertRaisesRegex(machine.BootError, "does not end"):
                 with self.fabric('trap "" TERM') as running:
@@ -74,7 +74,7 @@ class End(unittest.TestCase):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.05)
 
-    def test_it_hides_no_error_of_a_guest(self):
+    def test_failed_fabric_hides_no_error_of_guest(self):
         with self.assertRaises(ZeroDivisionError):
             with self.fabric('trap "exit 3" TERM'):
                 print(1 / 0)
@@ -90,10 +90,10 @@ class Fabric(GuestsWithModel):
         self.assertEqual(*ends, said)
         self.assertEqual(ends[0][-1:], [last], said)
 
-    def test_programs_talk(self):
+    def test_programs_talk_between_two_guests(self):
         self.both("all", "ibv_xsrq_pingpong")
 
-    def test_programs_talk_if_packets_are_lost_doubled_late_or_overtaken(self):
+    def test_programs_talk_over_lossy_reordering_fabric(self):
         with tempfile.TemporaryDirectory() as logs:
             self.both("reliable", "ucmatose", "--log-dir", logs,
                       "--fabric=--drop 1 --duplicate 1 --reorder 1 --delay 100 --seed 7")
@@ -108,7 +108,7 @@ class Fabric(GuestsWithModel):
         self.assertEqual(done.returncode, 0, said)
         self.assertEqual(done.stdout.count("case rping: ok"), 3, said)
 
-    def test_the_fabric_dies_under_traffic(self):
+    def test_dead_fabric_ends_traffic_with_an_error(self):
         """The ports go down, the error comes to whoever has sent something, nothing hangs."""
         our_env = dict(item.split("=", 1) for item in self.env[1::2])
         with self.assertRaisesRegex(machine.BootError, "has ended, status"):

@@ -85,7 +85,7 @@ class FreshTest(ProjectTest):
         self.edit('kit/userland.packages', '# plots', '# what draws')
         self.assertEqual(self.calls(name), [], 'a comment in the list of packages')
 
-    def test_a_kernel(self):
+    def test_kernel_is_rebuilt_after_changes_only(self):
         self.check_inputs('kernel', 'linux', ['compile'])
         self.edit('kit/configs/base.config', 'CONFIG_DRM_VGEM=y', '# CONFIG_DRM_VGEM is not set')
         self.assertEqual(self.calls('kernel'), ['compile'], 'a configuration')
@@ -95,7 +95,7 @@ class FreshTest(ProjectTest):
         self.assertEqual(self.calls('kernel'), ['compile'], 'no image')
         self.assertEqual(self.calls('kernel'), [])
 
-    def test_a_fragment_is_for_the_kernels_that_have_it(self):
+    def test_config_fragment_rebuilds_its_kernels_only(self):
         self.calls('kernel')
         self.calls('kernel', '--debug')
         path = self.project / 'kit/configs/debug.config'
@@ -103,7 +103,7 @@ class FreshTest(ProjectTest):
         self.assertEqual(self.calls('kernel'), [])
         self.assertEqual(self.calls('kernel', '--debug'), ['compile'])
 
-    def test_rdma_core(self):
+    def test_rdma_core_is_rebuilt_after_changes_only(self):
         self.check_inputs('rdma-core', 'rdma-core', ['configure', 'compile'])
         self.edit('scripts/rdma-core', '-DIN_PLACE=1', '-DIN_PLACE=1 -DX=1')
         self.assertEqual(self.calls('rdma-core'), ['configure', 'compile'], 'a flag of cmake')
@@ -111,19 +111,19 @@ class FreshTest(ProjectTest):
         self.assertEqual(self.calls('rdma-core'), ['compile'], 'a flag of ninja')
         self.assertEqual(self.calls('rdma-core'), [])
 
-    def test_perftest(self):
+    def test_perftest_is_rebuilt_after_changes_only(self):
         self.calls('rdma-core')
         self.check_inputs('perftest', 'perftest', ['compile_perftest'],
                           ['configure', 'compile', 'compile_perftest'])
 
-    def test_perftest_follows_rdma_core_and_its_recipe(self):
+    def test_new_rdma_core_or_recipe_rebuilds_perftest(self):
         self.calls('perftest')
         self.write(self.project / 'build/rdma-core', {'a.c': 'long a;\n'})
         self.assertEqual(self.calls('perftest'), ['compile', 'compile_perftest'])
         self.edit('kit/perftest.sh', 'autoreconf -fi', 'autoreconf -f -i')
         self.assertEqual(self.calls('perftest'), ['compile_perftest'])
 
-    def test_a_build_that_failed_is_made_again(self):
+    def test_failed_build_is_repeated(self):
         self.calls('kernel')
         self.write(self.project / 'build/linux', {'a.c': 'long a;\n'})
         self.write(self.project, {'fail': ''})
@@ -137,7 +137,7 @@ class FreshTest(ProjectTest):
         self.assertEqual(self.calls('kernel'), ['compile'])
         self.assertEqual(self.calls('kernel'), [])
 
-    def test_a_build_that_was_killed_is_made_again(self):
+    def test_killed_build_is_repeated(self):
         self.calls('kernel')
         self.write(self.project / 'build/linux', {'a.c': 'long a;\n'})
         self.write(self.project, {'sleep': '30'})
@@ -162,7 +162,7 @@ class FreshTest(ProjectTest):
                 yield from self.descendants(child)
                 yield child
 
-    def test_runs_at_the_same_time_make_it_once(self):
+    def test_concurrent_runs_build_once(self):
         self.write(self.project, {'sleep': '0.5'})
         runs = [subprocess.Popen([self.project / 'scripts/kernel'], env=self.env, text=True,
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -194,7 +194,7 @@ class CacheTest(ProjectTest):
         path.unlink(missing_ok=True)
         return len(lines)
 
-    def test_a_userland_is_made_once_for_each_list(self):
+    def test_userland_is_made_once_per_list_and_recipe(self):
         first = self.made('rootfs')
         self.assertEqual(self.calls(), 1)
         self.assertEqual(self.made('rootfs'), first)
@@ -208,7 +208,7 @@ class CacheTest(ProjectTest):
         self.assertNotIn(self.made('rootfs'), (first, second))
         self.assertEqual(self.calls(), 1)
 
-    def test_a_userland_that_failed_is_made_again(self):
+    def test_failed_userland_is_made_again(self):
         (self.dir / 'fail').touch()
         done = self.script('rootfs')
         self.assertEqual(done.returncode, 1, done.stderr)
@@ -231,7 +231,7 @@ class CacheTest(ProjectTest):
             ''')
         self.write(self.dir, {'version': '25'})
 
-    def test_a_source_is_fetched_once_and_when_asked_to(self):
+    def test_source_is_fetched_once_and_on_update(self):
         self.fake_debian()
         source = self.made('sources', 'perftest')
         self.assertEqual(self.calls(), 1)
@@ -246,7 +246,7 @@ class CacheTest(ProjectTest):
         self.made('sources', 'perftest')
         self.assertEqual(self.calls(), 0)
 
-    def test_an_update_that_fails_leaves_the_source(self):
+    def test_failed_update_leaves_the_source(self):
         self.fake_debian()
         source = self.made('sources', 'perftest')
         (self.dir / 'fail').touch()
@@ -254,7 +254,7 @@ class CacheTest(ProjectTest):
         self.assertEqual(self.made('sources', 'perftest'), source)
         self.assertEqual(self.git(source, 'show', 'base:version'), '25')
 
-    def test_a_checkout_with_another_recipe_has_its_own_source(self):
+    def test_other_recipe_has_its_own_source(self):
         self.fake_debian()
         source = self.made('sources', 'perftest')
         self.edit('scripts/sources', 'repack -q -a', 'repack -a -q')

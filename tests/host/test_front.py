@@ -76,7 +76,7 @@ class FrontTest(ProjectTest):
     # Room on the disk
 
     @needs_mounts
-    def test_a_disk_without_room_for_the_cache(self):
+    def test_too_small_cache_disk_is_named(self):
         self.cache.mkdir(parents=True)
         for name in ('rootfs', 'kernel', '../kit/ready'):
             with self.subTest(name=name):
@@ -87,7 +87,7 @@ class FrontTest(ProjectTest):
                              'XDG_CACHE_HOME')
 
     @needs_mounts
-    def test_a_disk_without_room_for_the_build(self):
+    def test_too_small_build_disk_is_named(self):
         self.all_is_made()
         shutil.rmtree(self.build)
         self.build.mkdir()
@@ -97,7 +97,7 @@ class FrontTest(ProjectTest):
                      str(self.build))
 
     @needs_mounts
-    def test_one_disk_for_all_has_to_have_room_for_all(self):
+    def test_shared_disk_needs_room_for_cache_and_build(self):
         def needed(mount):
             done = self.mounted(f'mkdir -p "{mount}"; mount -t tmpfs -o size=1m tmpfs "{mount}"',
                                 self.project / 'kit/ready', 'linux')
@@ -115,7 +115,7 @@ class FrontTest(ProjectTest):
         self.assertGreater(both_mb, needed(self.cache))
 
     @needs_mounts
-    def test_a_full_disk_with_all_on_it_is_enough(self):
+    def test_full_disk_with_all_products_is_enough(self):
         self.all_is_made()
         done = self.mounted(
             f'cp -a "{self.build}" "{self.dir}/b"; mount -t tmpfs -o size=1m tmpfs "{self.build}"\n'
@@ -133,14 +133,14 @@ class FrontTest(ProjectTest):
                             self.project / 'scripts/fill')
 
     @needs_mounts
-    def test_a_disk_that_runs_full_in_a_step_is_named(self):
+    def test_disk_filled_by_a_step_is_named(self):
         done = self.full_step('')
         self.assertEqual(done.returncode, 1)
         self.assertIn(f'the file system {self.build} is full: it has 0 MB free', done.stderr)
         self.assertIn('takes 2.6 GB in all', done.stderr)
 
     @needs_mounts
-    def test_a_disk_that_is_too_full_for_the_log_is_named(self):
+    def test_disk_too_full_for_the_log_is_named(self):
         done = self.full_step(f'mkdir "{self.build}/logs"\n' + self.FILL.format(self.build))
         self.assertEqual(done.returncode, 1)
         self.assertIn('(nothing is in it)', done.stderr)
@@ -149,7 +149,7 @@ class FrontTest(ProjectTest):
     # The ordinary user
 
     @needs_mounts
-    def test_a_user_without_a_range_of_ids_is_told_the_command(self):
+    def test_user_without_subids_is_told_usermod(self):
         self.give(self.dir)
         others = 'a:100000:65536\nb:165536:65536\n'
         for name, ranges in (('subuid', {'subuid': others}), ('subgid', {'subgid': ''}),
@@ -162,13 +162,13 @@ class FrontTest(ProjectTest):
         self.assertIn('--add-subuids 231072-296607', done.stderr, 'a range of nobody else')
 
     @needs_mounts
-    def test_a_user_with_a_range_goes_on(self):
+    def test_user_with_subids_passes(self):
         self.give(self.dir)
         done = self.as_user(self.project / 'kit/ready', 'rootfs')
         self.assertEqual((done.returncode, done.stderr), (0, ''))
 
     @needs_mounts
-    def test_a_program_that_is_missing_is_named_to_a_user(self):
+    def test_missing_program_is_named_to_user(self):
         self.give(self.dir)
         (self.project / 'bin/newuidmap').unlink()
         for name in ('bash', 'dirname', 'readlink', 'realpath', 'id', 'cut', 'sha256sum', 'grep', 'sed',
@@ -182,7 +182,7 @@ class FrontTest(ProjectTest):
     # Places to write to
 
     @needs_mounts
-    def test_a_checkout_on_a_read_only_disk(self):
+    def test_read_only_checkout_is_refused(self):
         read_only = f'mount --bind "{self.project}" "{self.project}"\n' \
                     f'mount -o remount,ro,bind "{self.project}"'
         for there in False, True:
@@ -193,14 +193,14 @@ class FrontTest(ProjectTest):
             self.build.mkdir(exist_ok=True)
 
     @needs_mounts
-    def test_a_checkout_of_another_user(self):
+    def test_checkout_of_another_user_is_refused(self):
         self.give(self.dir)
         shutil.chown(self.project, 'root')
         done = self.as_user(self.project / 'scripts/kernel')
         self.refused(done, f'cannot make {self.build}: {self.project} belongs to root', 'clone the project')
 
     @needs_mounts
-    def test_a_build_or_cache_that_root_made_before(self):
+    def test_build_or_cache_of_root_is_refused(self):
         for path in (self.build / 'linux', self.build / 'logs/kernel.log', self.cache / 'ccache'):
             with self.subTest(path=path):
                 self.give(self.dir)
@@ -213,7 +213,7 @@ class FrontTest(ProjectTest):
                              f'sudo chown -R {USER} ')
                 path.rmdir()
 
-    def test_no_home(self):
+    def test_unset_home_falls_back_to_passwd(self):
         del self.env['HOME']
         del self.env['XDG_CACHE_HOME']
         done = self.script('rootfs', '--print')
@@ -221,7 +221,7 @@ class FrontTest(ProjectTest):
         self.assertIn(f'{pwd.getpwuid(os.getuid()).pw_dir}/.cache/mrfd/', done.stdout)
 
     @needs_root
-    def test_no_home_and_no_user_of_that_number(self):
+    def test_unset_home_of_unknown_uid_is_refused(self):
         del self.env['HOME']
         del self.env['XDG_CACHE_HOME']
         self.dir.chmod(0o755)
@@ -229,25 +229,25 @@ class FrontTest(ProjectTest):
                            self.project / 'scripts/rootfs', '--print')
         self.refused(done, 'no place for the cache', 'set XDG_CACHE_HOME')
 
-    def test_a_relative_place_for_the_cache(self):
+    def test_relative_cache_path_is_refused(self):
         self.env['XDG_CACHE_HOME'] = 'cache'
         self.refused(self.script('rootfs'), 'has to be an absolute path: cache')
 
-    def test_a_newline_in_the_path(self):
+    def test_newline_in_path_is_refused(self):
         for name in ('a\nb', 'a\n'):
             with self.subTest(name=name):
                 shutil.copytree(self.project, self.dir / name)
                 done = self.run_in(self.dir, self.dir / name / 'scripts/rootfs')
                 self.refused(done, 'there is a newline in the path')
 
-    def test_the_python_programs_say_it_too(self):
+    def test_python_programs_refuse_relative_cache_path(self):
         self.env['XDG_CACHE_HOME'] = 'cache'
         done = self.run_in(TOP, TOP / 'scripts/check', '--list')
         self.refused(done, 'has to be an absolute path: cache')
 
     # How it is called
 
-    def test_from_anywhere_and_through_links(self):
+    def test_programs_run_from_anywhere_and_through_links(self):
         want = self.made('rootfs', '--print')
         odd = self.dir / 'a b:c\'d,e"$%&;#=\\'
         shutil.copytree(self.project, odd)
@@ -275,7 +275,7 @@ class FrontTest(ProjectTest):
                     self.assertIn(f'usage: scripts/{path.name}', done.stdout)
                     self.assertNotIn('shellcheck', done.stdout)
 
-    def test_a_wrong_argument_is_named(self):
+    def test_unknown_argument_is_named(self):
         for name, *arguments in (
                 ['rootfs', '--debgu'], ['rootfs', 'more'], ['sources', 'linux', '--debgu'],
                 ['sources', 'linux', 'perftest'], ['join', 'windows'], ['join', 'linux', 'perftest'],
@@ -289,7 +289,7 @@ class FrontTest(ProjectTest):
                 self.assertIn(f'scripts/{name}: ', done.stderr)
                 self.assertIn(f'unknown argument: {arguments[-1]}\n', done.stderr)
 
-    def test_a_missing_argument_is_named(self):
+    def test_missing_argument_is_named(self):
         for name, *arguments in (['sources'], ['join', '--stock'], ['refresh'], ['enter'],
                                  ['series', '--signoff'], ['series', '--tree', '/nowhere'],
                                  ['refresh', '--from', '/nowhere', 'linux']):

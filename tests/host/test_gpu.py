@@ -31,7 +31,7 @@ def pattern(size, seed):
 
 
 class Gpu(unittest.TestCase):
-    def test_RDMA_writes_into_VRAM(self):
+    def test_rdma_write_lands_in_vram(self):
         out = programs.build_tests([PROGRAM])
         for device in CONNECTX, CONNECTX_PINNED:
             with self.subTest(device=device.name):
@@ -44,8 +44,8 @@ class Gpu(unittest.TestCase):
                 self.assertEqual(at % PAGE, 0)
 
 
-class Apart(unittest.TestCase):
-    def test_without_a_path_a_buffer_is_reached_in_system_memory(self):
+class GpuApart(unittest.TestCase):
+    def test_buffer_without_peer_path_is_in_system_memory(self):
         out = programs.build_tests(["guests/apart"])
         for device in CONNECTX, CONNECTX_PINNED:
             with self.subTest(device=device.name):
@@ -60,7 +60,7 @@ class Apart(unittest.TestCase):
 
 
 class Mistakes(unittest.TestCase):
-    def test_a_kernel_without_its_driver_is_refused(self):
+    def test_kernel_without_gpu_driver_is_refused(self):
         for kernel in "stock", "/boot/vmlinuz":
             with self.assertRaisesRegex(machine.BootError, "the device gpu has a driver for"):
                 machine.gpu_module(kernel)

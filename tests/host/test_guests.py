@@ -42,19 +42,19 @@ def run(*scripts, limit=60, wanted=()):
 
 
 class Guests(unittest.TestCase):
-    def test_programs_that_pass_share_a_guest(self):
+    def test_passing_programs_share_a_guest(self):
         a, b, rest = run(GOOD, GOOD)
         self.assertEqual(a, b)
         self.assertEqual((a[0][1], rest), ("ok", []))
 
-    def test_after_a_failure_the_next_has_a_new_guest(self):
+    def test_program_after_a_failure_gets_a_new_guest(self):
         a, b, rest = run(GOOD + "; exit 1", GOOD)
         self.assertEqual([r[1] for r in a], ["ok", "not ok"])
         self.assertEqual(b[0][1], "ok")
         self.assertNotEqual(a[0][0], b[0][0])
         self.assertEqual(rest, [])
 
-    def test_a_complaint_belongs_to_the_program_during_which_it_came(self):
+    def test_kernel_report_belongs_to_running_program(self):
         a, b, c, rest = run(GOOD, PROVOKE.format("WARNING") + GOOD, GOOD)
         self.assertEqual([r[1] for r in a + c], ["ok", "ok"])
         self.assertEqual(a[0][0], b[0][0])
@@ -64,18 +64,18 @@ class Guests(unittest.TestCase):
         self.assertNotEqual(a[0][0], c[0][0])
         self.assertEqual(rest, [])
 
-    def test_a_program_that_hangs_is_ended_and_the_next_runs(self):
+    def test_hanging_program_is_ended_and_next_runs(self):
         a, b, rest = run(GOOD + "; sleep 1000", GOOD, limit=5)
         self.assertEqual([r[1:] for r in a], [("ok", ""), ("not ok", "still running after 5 s")])
         self.assertEqual((b[0][1], rest), ("ok", []))
 
-    def test_a_panic_is_told_and_the_next_runs(self):
+    def test_panic_is_reported_and_next_program_runs(self):
         a, b, rest = run(PROVOKE.format("PANIC"), GOOD)
         self.assertEqual(a[0], ("program", "not ok", "kernel panic: dumptest"))
         self.assertIn("kernel log", [r[0] for r in a])
         self.assertEqual((b[0][1], rest), ("ok", []))
 
-    def test_a_selected_case_hides_no_crash_and_no_complaint(self):
+    def test_selected_case_hides_no_crash_or_report(self):
         one = "echo 1..1; echo ok 1 one; "
         a, b, c, rest = run(one, one + "kill -SEGV $$", PROVOKE.format("WARNING") + one,
                             wanted=["one"])
@@ -84,7 +84,7 @@ class Guests(unittest.TestCase):
                              ("program", "not ok", "exit status 139 without a failed case")])
         self.assertEqual([r[:2] for r in c], [("one", "ok"), ("kernel log", "not ok")])
         self.assertEqual(rest, [])
-    def test_an_oops_ends_the_program_at_once_and_the_next_runs(self):
+    def test_oops_ends_program_at_once_and_next_runs(self):
         began = time.monotonic()
         a, b, rest = run(f"({PROVOKE.format('EXCEPTION')}) & sleep 1000", GOOD, limit=500)
         self.assertLess(time.monotonic() - began, 120)
@@ -93,18 +93,18 @@ class Guests(unittest.TestCase):
                              ("kernel log", "not ok", head)])
         self.assertEqual((b[0][1], rest), ("ok", []))
 
-    def test_nothing_runs_on_behind_a_program(self):
+    def test_processes_of_ended_program_are_killed(self):
         count = "echo 1..1; pidof sleep && echo not ok 1 x || echo ok 1 x"
         a, b, rest = run("setsid sleep 1000 & trap '' TERM; " + GOOD, count)
         self.assertEqual([r[1] for r in a + b + rest], ["ok", "ok"])
 
-    def test_a_device_that_is_gone_is_the_fault_of_who_took_it(self):
+    def test_program_that_removes_the_device_fails(self):
         a, b, rest = run("rdma link delete rxe0; " + GOOD, GOOD)
         self.assertEqual([(r[1], r[2]) for r in a], [
             ("ok", ""), ("not ok", "guest-run: cannot go on, rxe0 is gone")])
         self.assertEqual((b[0][1], rest), ("ok", []))
 
-    def test_a_complaint_of_nobody_is_told(self):
+    def test_late_kernel_report_is_told(self):
         told = []
         guests = pool.Guests(lambda case: told.append((case.title, case.reason)))
         guests.run("a", ["sh", "-c", GOOD], programs.guest_options("base", RXE),
@@ -134,7 +134,7 @@ class Lanes(unittest.TestCase):
         self.assertEqual([sum(lane is x for name, lane in ran) for x in lanes], [3, 3])
         self.assertTrue(all(lane.ended for lane in lanes))
 
-    def test_an_error_in_one_lane_is_raised_while_another_is_at_work(self):
+    def test_error_in_one_lane_is_raised_at_once(self):
         release, ended = threading.Event(), []
         self.addCleanup(release.set)
 

@@ -39,7 +39,7 @@ class JoinTest(JoinedTest):
 
     # What join makes
 
-    def test_one_commit_for_each_mail_in_order(self):
+    def test_each_patch_becomes_one_commit_in_order(self):
         self.join()
         self.assertEqual(
             self.git(self.tree, 'log', '--reverse', '--format=%s', 'base..mrfd').splitlines(),
@@ -50,19 +50,19 @@ class JoinTest(JoinedTest):
             self.git(self.tree, 'show', '--format=', '--name-only', 'mrfd').splitlines(),
             ['Makefile', 'drivers/new/new.c', 'drivers/new/run'])
 
-    def test_the_base_is_all_of_the_upstream_tree(self):
+    def test_base_equals_the_upstream_tree(self):
         self.join()
         self.git(self.tree, 'checkout', '-q', 'base')
         self.assertEqual(self.run_in(self.dir, 'diff', '-r', '--no-dereference', '-x', '.git',
                                      self.upstream, self.tree).stdout, '')
 
-    def test_whole_files_arrive_with_their_mode(self):
+    def test_new_files_keep_their_mode(self):
         self.join()
         self.assertEqual((self.tree / 'drivers/new/new.c').read_text(), '/* new */\nint new;\n')
         self.assertTrue(os.access(self.tree / 'drivers/new/run', os.X_OK))
         self.assertFalse(os.access(self.tree / 'drivers/new/new.c', os.X_OK))
 
-    def test_the_same_input_gives_the_same_commits(self):
+    def test_same_input_gives_same_commits(self):
         self.join()
         first = self.git(self.tree, 'rev-parse', 'mrfd')
         shutil.rmtree(self.project / 'build')
@@ -71,13 +71,13 @@ class JoinTest(JoinedTest):
 
     # What join leaves alone
 
-    def test_a_second_join_touches_nothing(self):
+    def test_second_join_touches_nothing(self):
         self.join()
         before = self.change_times()
         self.join()
         self.assertEqual(self.change_times(), before)
 
-    def test_an_edit_of_a_whole_file_touches_that_file_only(self):
+    def test_edit_of_new_file_touches_that_file_only(self):
         self.join()
         before = self.change_times()
         self.write(self.project, {'kernel/drivers/new/new.c': 'long new;\n'})
@@ -87,13 +87,13 @@ class JoinTest(JoinedTest):
         self.assertEqual(changed, ['drivers/new/new.c'])
         self.assertEqual((self.tree / 'drivers/new/new.c').read_text(), 'long new;\n')
 
-    def test_a_change_of_mode_alone_is_joined(self):
+    def test_change_of_mode_alone_is_joined(self):
         self.join()
         (self.project / 'kernel/drivers/new/new.c').chmod(0o755)
         self.join()
         self.assertTrue(os.access(self.tree / 'drivers/new/new.c', os.X_OK))
 
-    def test_a_removed_mail_and_its_file_go_from_the_tree(self):
+    def test_removed_patch_and_its_files_leave_the_tree(self):
         self.join()
         (self.project / 'patches/linux-6.12/0002-new-Add-a-driver.patch').unlink()
         shutil.rmtree(self.project / 'kernel/drivers')
@@ -119,7 +119,7 @@ class JoinTest(JoinedTest):
         self.assertIn('scripts/refresh', self.join_fails())
         self.assertEqual(self.git(self.tree, 'rev-parse', 'HEAD'), mine)
 
-    def test_files_of_a_build_in_the_tree_are_kept(self):
+    def test_untracked_files_in_the_tree_are_kept(self):
         self.join()
         self.write(self.tree, {'drivers/a.o': 'object', 'notes.txt': 'mine'})
         self.write(self.project, {'kernel/drivers/new/new.c': 'long new;\n'})
@@ -129,7 +129,7 @@ class JoinTest(JoinedTest):
 
     # Where it works
 
-    def test_a_project_whose_path_has_every_odd_character(self):
+    def test_project_path_may_have_odd_characters(self):
         odd = self.dir / 'a b:c\'d,e"$%&;#=\\'
         self.project = self.project.rename(odd)
         self.tree = odd / 'build/linux'
@@ -142,13 +142,13 @@ class JoinTest(JoinedTest):
         self.assertEqual(len(list((odd / 'build/series/linux').glob('*.patch'))), 3)
 
     @unittest.skipUnless(os.getuid() == 0, 'needs root, to work on what another user owns')
-    def test_a_project_that_another_user_owns(self):
+    def test_project_may_belong_to_another_user(self):
         self.run_in(self.dir, 'chown', '-R', 'nobody', self.project)
         self.join()
 
     # How join stops
 
-    def test_a_mail_that_does_not_apply_is_shown_with_its_hunk(self):
+    def test_rejected_patch_is_shown_with_its_hunk(self):
         self.write(self.upstream, {
             'drivers/a.c': '\n'.join(['short line_2;' if n == 1 else line
                                       for n, line in enumerate(LINES)]) + '\n'})
@@ -159,20 +159,20 @@ class JoinTest(JoinedTest):
                 self.assertIn('drivers/a.c', said)
                 self.assertIn('+long line_2;', said)
 
-    def test_a_mail_for_a_file_that_is_gone_names_the_file(self):
+    def test_patch_of_missing_file_names_the_file(self):
         (self.upstream / 'drivers/a.c').unlink()
         (self.upstream / 'drivers/link.c').unlink()
         said = self.join_fails()
         self.assertIn('0001-a-Make-line-two-long.patch', said)
         self.assertIn('drivers/a.c: not in the source', said)
 
-    def test_a_later_mail_that_does_not_apply_is_the_one_named(self):
+    def test_rejected_later_patch_is_named(self):
         self.write(self.upstream, {'Makefile': 'obj-m += a.o\n'})
         said = self.join_fails()
         self.assertIn('0002-new-Add-a-driver.patch', said)
         self.assertNotIn('0001-', said)
 
-    def test_after_a_mail_is_mended_join_goes_on(self):
+    def test_join_resumes_after_source_is_mended(self):
         good = (self.upstream / 'Makefile').read_text()
         self.write(self.upstream, {'Makefile': 'obj-m += a.o\n'})
         self.join_fails()
@@ -180,17 +180,17 @@ class JoinTest(JoinedTest):
         self.join()
         self.assertEqual(len(self.change_times()), 9)
 
-    def test_a_whole_file_that_no_mail_brings_is_named(self):
+    def test_new_file_without_patch_is_named(self):
         self.write(self.project, {'kernel/drivers/new/orphan.c': '\n'})
         self.assertIn('drivers/new/orphan.c', self.join_fails())
 
-    def test_a_brought_file_that_is_missing_is_named(self):
+    def test_missing_new_file_is_named(self):
         (self.project / 'kernel/drivers/new/new.c').unlink()
         self.assertIn('drivers/new/new.c', self.join_fails())
 
     # Interruption
 
-    def test_a_checkout_that_was_cut_short_is_finished(self):
+    def test_interrupted_checkout_is_finished(self):
         self.join()
         self.write(self.project, {'kernel/drivers/new/new.c': 'long new;\n'})
         # As a kill in the middle of git checkout leaves it.
@@ -201,7 +201,7 @@ class JoinTest(JoinedTest):
         self.assertEqual((self.tree / 'drivers/new/new.c').read_text(), 'long new;\n')
         self.assertFalse((self.tree / '.git/mrfd-checkout').exists())
 
-    def test_a_first_checkout_that_was_cut_short_is_finished(self):
+    def test_interrupted_first_checkout_is_finished(self):
         self.join()
         whole = set(self.change_times())
         for name in ('HEAD', 'index', 'mrfd-ours', 'mrfd-head'):
@@ -216,14 +216,14 @@ class JoinTest(JoinedTest):
 
     # The way back, and out
 
-    def test_refresh_of_a_join_gives_the_same_sources(self):
+    def test_refresh_after_join_changes_nothing(self):
         before = self.sources()
         self.join()
         done = self.script('refresh', 'linux')
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(self.sources(), before)
 
-    def test_refresh_takes_a_new_commit(self):
+    def test_refresh_writes_new_commit_as_patch(self):
         self.join()
         self.write(self.tree, {'drivers/b.c': 'int c;\n', 'drivers/c.c': 'int c;\n'})
         self.git(self.tree, 'add', '-f', 'drivers/b.c', 'drivers/c.c')
@@ -240,7 +240,7 @@ class JoinTest(JoinedTest):
         self.join()
         self.assertEqual(self.git(self.tree, 'rev-parse', 'mrfd^{tree}'), head)
 
-    def test_refresh_does_not_drop_edits_that_were_not_joined(self):
+    def test_refresh_keeps_edits_that_were_not_joined(self):
         self.join()
         self.write(self.project, {'kernel/drivers/new/new.c': 'long new;\n'})
         before = self.sources()
@@ -249,7 +249,7 @@ class JoinTest(JoinedTest):
         self.assertIn('scripts/join', done.stderr)
         self.assertEqual(self.sources(), before)
 
-    def test_refresh_works_after_a_join_that_would_have_lost_commits(self):
+    def test_refresh_works_after_refused_join(self):
         self.join()
         self.write(self.tree, {'drivers/b.c': 'int mine;\n'})
         self.git(self.tree, 'commit', '-q', '-am', 'b: Mine')
@@ -261,7 +261,7 @@ class JoinTest(JoinedTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue((self.project / 'patches/linux-6.12/0003-b-Mine.patch').exists())
 
-    def test_refresh_can_follow_a_refresh(self):
+    def test_refresh_can_follow_refresh(self):
         self.join()
         for n in 'one', 'two':
             self.write(self.tree, {'drivers/b.c': f'int {n};\n'})
@@ -269,7 +269,7 @@ class JoinTest(JoinedTest):
             done = self.script('refresh', 'linux')
             self.assertEqual(done.returncode, 0, done.stderr)
 
-    def test_refresh_stops_at_edits_that_are_not_committed(self):
+    def test_refresh_refuses_uncommitted_edits(self):
         self.join()
         before = self.sources()
         self.write(self.tree, {'drivers/b.c': 'int mine;\n'})
@@ -278,7 +278,7 @@ class JoinTest(JoinedTest):
         self.assertIn('not committed', done.stderr)
         self.assertEqual(self.sources(), before)
 
-    def test_git_am_of_the_series_gives_the_joined_tree(self):
+    def test_git_am_of_series_gives_joined_tree(self):
         done = self.script('series', '--signoff', 'Jörg Tester <joerg@example.org>', 'linux')
         self.assertEqual(done.returncode, 0, done.stderr)
         mails = sorted((self.project / 'build/series/linux').glob('*.patch'))
@@ -304,7 +304,7 @@ class JoinTest(JoinedTest):
 
             Signed-off-by: Jörg Tester <joerg@example.org>'''))
 
-    def test_the_cover_letter_has_its_text_and_the_diffstat(self):
+    def test_cover_letter_has_text_and_diffstat(self):
         self.script('series', '--signoff', 'A Tester <a@example.org>', 'linux')
         letter = (self.project / 'build/series/linux/0000-cover-letter.patch').read_text()
         self.assertIn('From: A Tester <a@example.org>\n', letter)
@@ -315,7 +315,7 @@ class JoinTest(JoinedTest):
         self.assertNotIn('SPDX', letter)
         self.assertNotIn(str(self.dir), letter)
 
-    def test_a_series_of_another_tree_and_place_by_relative_names(self):
+    def test_series_takes_relative_tree_and_output(self):
         self.join()
         self.script('series', 'linux')
         done = self.script('series', '--tree', 'build/linux', '--output', '../out', 'linux')
@@ -323,7 +323,7 @@ class JoinTest(JoinedTest):
         names = {path.name for path in (self.project / 'build/series/linux').iterdir()}
         self.assertEqual({path.name for path in (self.dir / 'out/linux').iterdir()}, names)
 
-    def test_a_series_without_signoff_says_so(self):
+    def test_series_without_signoff_says_so(self):
         done = self.script('series', 'linux')
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('SIGNOFF=', done.stderr)
@@ -331,7 +331,7 @@ class JoinTest(JoinedTest):
         self.assertIn('From: mrfd <mrfd@localhost>\n', mail)
         self.assertNotIn('Signed-off-by', mail)
 
-    def test_a_series_is_made_anew_and_alike(self):
+    def test_series_is_reproducible_and_drops_stale_files(self):
         def read():
             return {p.name: p.read_text() for p in (self.project / 'build/series/linux').iterdir()}
         self.script('series', 'linux')
@@ -340,14 +340,14 @@ class JoinTest(JoinedTest):
         self.script('series', 'linux')
         self.assertEqual(read(), first)
 
-    def test_a_signoff_that_is_no_address_is_refused(self):
+    def test_malformed_signoff_is_refused(self):
         for wrong in ('A Tester', 'a@example.org', '<a@example.org>', 'A <a@b> <c@d>'):
             with self.subTest(wrong=wrong):
                 done = self.script('series', '--signoff', wrong, 'linux')
                 self.assertEqual(done.returncode, 1)
                 self.assertIn('as in: --signoff', done.stderr)
 
-    def test_a_project_without_patches_is_said_and_passed_over(self):
+    def test_project_without_patches_is_passed_over(self):
         done = self.script('series')
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('rdma-core: no patches', done.stderr)

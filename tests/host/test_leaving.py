@@ -20,13 +20,13 @@ LEAVES = "tests/leaving/leaves-in-use"
 
 
 class Leaving(GuestsWithModel):
-    def test_pulled_out_in_use(self):
+    def test_connectx_can_be_pulled_out_in_use(self):
         process, model = self.running(LEAVES, "pulled")
         os.kill(model, signal.SIGUSR1)
         said = process.communicate(timeout=300)
         self.assertEqual(process.returncode, 0, said)
 
-    def test_killed_in_use(self):
+    def test_model_killed_in_use_is_a_failure(self):
         """QEMU's client ends QEMU (10.1: by an assertion), so the guest cannot be looked at."""
         process, model = self.running(LEAVES, "pulled")
         os.kill(model, signal.SIGKILL)
@@ -34,7 +34,7 @@ class Leaving(GuestsWithModel):
         self.assertEqual(process.returncode, machine.BROKEN)
         self.assertIn("the ConnectX model failed: it died of SIGKILL while the guest ran", said)
 
-    def test_unbound_with_the_default_profile(self):
+    def test_model_destroys_mkeys_of_unbind_quickly(self):
         """The driver destroys thousands of mkeys; the model's part of that is short.
 
         Of prof_sel=0, which every guest has, and this one the last one holds."""

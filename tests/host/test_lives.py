@@ -54,7 +54,7 @@ class Lives(GuestsWithModel):
         out, err = process.communicate(timeout=300)
         return process.returncode, said + out, err
 
-    def test_process_and_device(self):
+    def test_process_or_device_may_vanish_under_traffic(self):
         ways = ["killed", "exits", "removed", "killed"]
         done = self.boot(*self.guests(*ways), timeout=600)
         said = done.stdout + done.stderr
@@ -62,13 +62,13 @@ class Lives(GuestsWithModel):
         for guest in 0, 1:
             self.assertEqual(self.ended(guest, done.stdout), ways, said)
 
-    def test_card_is_pulled_out(self):
+    def test_card_may_be_pulled_out_under_traffic(self):
         status, out, err = self.at_traffic(signal.SIGUSR1)
         self.assertEqual(status, 0, out + err)
         for guest in 0, 1:
             self.assertEqual(self.ended(guest, out), ["pulled"], out + err)
 
-    def test_model_is_killed(self):
+    def test_peer_of_killed_model_ends_well(self):
         """Its guest dies with it, so the other guest tells."""
         status, out, err = self.at_traffic(signal.SIGKILL)
         self.assertEqual(status, machine.BROKEN, out + err)

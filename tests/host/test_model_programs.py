@@ -62,8 +62,8 @@ def options(text):
     return found
 
 
-class People(unittest.TestCase):
-    def test_help_and_page_have_the_same_options(self):
+class Usage(unittest.TestCase):
+    def test_help_and_man_page_list_same_options(self):
         for name in PROGRAMS:
             with self.subTest(name):
                 done = program(name, "--help")
@@ -74,7 +74,7 @@ class People(unittest.TestCase):
                 used = set(re.findall(r"--[a-z-]+", section(page(name)[0], "SYNOPSIS")))
                 self.assertEqual(used, set(offered) - {"--help", "--version"})
 
-    def test_the_options_that_are_offered_are_there(self):
+    def test_offered_options_exist(self):
         for name in PROGRAMS:
             for option, argument in options(program(name, "--help").stdout).items():
                 with self.subTest(name, option=option):
@@ -83,7 +83,7 @@ class People(unittest.TestCase):
                     self.assertIn("requires an argument" if argument else
                                   "doesn't allow an argument", done.stderr)
 
-    def test_what_is_wrong_is_named(self):
+    def test_wrong_argument_is_named(self):
         some = ["--socket", "/tmp/socket"]
         for name, words, said in (
                 (None, ["--no-such"], "unrecognized option '--no-such'"),
@@ -99,7 +99,7 @@ class People(unittest.TestCase):
                     self.assertIn(said, done.stderr)
                     self.assertIn(f"Try {one} --help.", done.stderr)
 
-    def test_the_pages_are_well_formed(self):
+    def test_man_pages_are_well_formed(self):
         for name in PROGRAMS:
             with self.subTest(name):
                 text, wrong = page(name)
@@ -108,7 +108,7 @@ class People(unittest.TestCase):
 
 
 class Sandbox(unittest.TestCase):
-    def test_the_fabric_has_entered_it(self):
+    def test_fabric_runs_in_its_sandbox(self):
         with Fabric() as fabric:
             end = time.monotonic() + 30
             found = confined(fabric.pid())

@@ -30,11 +30,11 @@ class Tables(unittest.TestCase):
         cls.program = load()
         cls.header = os.path.join(machine.tool("join", "linux"), cls.program.HEADER)
 
-    def test_they_are_up_to_date(self):
+    def test_tables_are_up_to_date(self):
         with open(self.program.PAGE, encoding="utf-8") as file:
             self.assertEqual(file.read(), self.program.page(self.header), f"run {PROGRAM}")
 
-    def test_every_command_of_the_model_is_one_of_the_kernel(self):
+    def test_each_kernel_command_is_listed_once(self):
         have, known = self.program.modelled(), self.program.opcodes(self.header)
         self.assertEqual(set(have) - set(known), set())
         self.assertIn("CREATE_QP", have)
@@ -54,7 +54,7 @@ class Tables(unittest.TestCase):
         for line in list(self.program.limits(self.header))[2:]:
             self.assertRegex(line, r"\| (2\^)?\d+( [KM]iB)? \|$")
 
-    def test_help_and_a_wrong_call(self):
+    def test_help_exits_with_0_and_wrong_call_with_2(self):
         done = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("usage: Documentation/connectx.py", done.stdout)

@@ -26,7 +26,7 @@ class Moves(GuestsWithModel):
         machine.gpu_module(KERNEL)
         cls.program = f"{programs.build_tests(['guests/moves'])}/guests/moves"
 
-    def test_traffic_from_another_guest(self):
+    def test_traffic_follows_moving_buffers(self):
         settings = [word for item in CONNECTX.settings for word in ("-e", "=".join(item))]
         for name in {"MRFD_MOVES", "MRFD_SEED"} & set(os.environ):
             settings += ["-e", f"{name}={os.environ[name]}"]

@@ -80,7 +80,7 @@ class PatchesTest(JoinedTest):
 
     # join
 
-    def test_the_mails_are_joined_series_after_series(self):
+    def test_patches_are_joined_series_by_series(self):
         self.join()
         self.assertEqual(
             self.git(self.tree, 'log', '--reverse', 'base..mrfd',
@@ -88,12 +88,12 @@ class PatchesTest(JoinedTest):
             ['a: Make line two long: 01-long', 'new: Add a driver: 02-new',
              'a: Make line two short: 03-short'])
 
-    def test_another_number_changes_the_order(self):
+    def test_series_number_gives_the_order(self):
         (self.patches / '02-new').rename(self.patches / '04-new')
         self.join()
         self.assertEqual(self.git(self.tree, 'log', '-1', '--format=%s'), 'new: Add a driver')
 
-    def test_a_mail_in_no_series_is_named(self):
+    def test_patch_outside_a_series_is_named(self):
         for place in '0001-x.patch', '02-New/0001-x.patch', 'new/0001-x.patch', '04-bare/0001-x.patch', \
                 '02-new/more/0001-x.patch':
             with self.subTest(place=place):
@@ -103,24 +103,24 @@ class PatchesTest(JoinedTest):
                 self.assertIn('01-long 02-new 03-short', said)
                 (self.patches / place).unlink()
 
-    def test_a_series_without_a_letter_is_said(self):
+    def test_series_without_cover_letter_is_refused(self):
         (self.patches / '02-new/cover.md').unlink()
         self.assertIn('02-new/0001-new-Add-a-driver.patch', self.join_fails())
         self.series_fails('02-new/0001-new-Add-a-driver.patch', 'cover.md')
 
-    def test_a_letter_beside_the_series_is_refused(self):
+    def test_cover_letter_beside_series_is_refused(self):
         self.write(self.patches, {'cover.md': COVER.format('All')})
         self.assertIn('either one series or several', self.join_fails())
 
     # refresh
 
-    def test_refresh_of_a_join_gives_the_same_sources(self):
+    def test_refresh_after_join_changes_nothing(self):
         before = self.sources()
         self.join()
         self.made('refresh', 'linux')
         self.assertEqual(self.sources(), before)
 
-    def test_refresh_writes_a_commit_to_its_series(self):
+    def test_refresh_puts_commit_into_its_series(self):
         self.join()
         self.commit('b: Mine\n\nFor me.\n\nFixes: 0123456789ab ("b: Yours")\nSeries: 03-short')
         tree = self.git(self.tree, 'rev-parse', 'HEAD^{tree}')
@@ -134,20 +134,20 @@ class PatchesTest(JoinedTest):
         self.join()
         self.assertEqual(self.git(self.tree, 'rev-parse', 'mrfd^{tree}'), tree)
 
-    def test_refresh_keeps_the_letter_of_a_series_that_is_empty_now(self):
+    def test_refresh_keeps_cover_letter_of_empty_series(self):
         self.join()
         self.git(self.tree, 'reset', '-q', '--hard', 'HEAD~')
         self.made('refresh', 'linux')
         self.assertEqual([path.name for path in (self.patches / '03-short').iterdir()], ['cover.md'])
         self.assertIn('no patches in 03-short yet', self.script('series', 'linux').stderr)
 
-    def test_refresh_says_how_a_commit_gets_a_series(self):
+    def test_refresh_refuses_commit_without_series(self):
         self.join()
         self.commit('b: Mine')
         self.refused('"b: Mine" names no series', 'as in: Series: NN-name',
                      '01-long 02-new 03-short', 'NN-name/cover.md')
 
-    def test_refresh_refuses_a_series_that_is_not_there(self):
+    def test_refresh_refuses_unknown_series(self):
         self.join()
         self.commit('b: Mine\n\nSeries: 05-mine')
         self.refused('"b: Mine" is of the series 05-mine, which is not in patches/linux-6.12')
@@ -155,17 +155,17 @@ class PatchesTest(JoinedTest):
         self.made('refresh', 'linux')
         self.assertTrue((self.patches / '05-mine/0001-b-Mine.patch').exists())
 
-    def test_refresh_refuses_two_series_at_once(self):
+    def test_refresh_refuses_commit_of_two_series(self):
         self.join()
         self.commit('b: Mine\n\nSeries: 02-new\nSeries: 03-short')
         self.refused('more than one series: 02-new, 03-short')
 
-    def test_refresh_refuses_a_commit_out_of_order(self):
+    def test_refresh_refuses_commit_out_of_order(self):
         self.join()
         self.commit('b: Mine\n\nSeries: 01-long')
         self.refused('of the series 01-long and comes after a commit of 03-short', 'rebase -i base')
 
-    def test_refresh_of_one_series_refuses_names(self):
+    def test_refresh_of_single_series_refuses_names(self):
         shutil.rmtree(self.patches / '02-new')
         shutil.rmtree(self.patches / '03-short')
         shutil.rmtree(self.project / 'kernel/drivers')
@@ -178,7 +178,7 @@ class PatchesTest(JoinedTest):
 
     # series
 
-    def test_each_series_has_a_folder_a_letter_and_numbers(self):
+    def test_each_series_has_folder_cover_letter_and_numbers(self):
         self.made('series', 'linux')
         mails = self.mails()
         self.assertEqual(sorted(mails), [
@@ -192,13 +192,13 @@ class PatchesTest(JoinedTest):
         self.assertIn(' 3 files changed', mails['02-new/0000-cover-letter.patch'])
         self.assertIn('new: Add a driver', mails['02-new/0000-cover-letter.patch'])
 
-    def test_a_letter_names_what_it_depends_on_by_title(self):
+    def test_cover_letter_names_dependencies_by_title(self):
         self.made('series', 'linux')
         letter = self.mails()['03-short/0000-cover-letter.patch']
         self.assertIn('\nDepends on:\n  A long line\n', letter)
         self.assertNotIn('01-long', letter)
 
-    def test_git_am_of_all_series_gives_the_joined_tree(self):
+    def test_git_am_of_all_series_gives_joined_tree(self):
         self.made('series', '--signoff', 'A Tester <a@example.org>', 'linux')
         mails = sorted((self.project / 'build/series/linux').glob('*/000[1-9]*.patch'))
         pristine = self.dir / 'pristine'
@@ -210,21 +210,21 @@ class PatchesTest(JoinedTest):
         self.assertEqual(self.git(pristine, 'rev-parse', 'HEAD^{tree}'),
                          self.git(self.tree, 'rev-parse', 'mrfd^{tree}'))
 
-    def test_a_series_depends_only_on_series_before_it(self):
+    def test_series_depends_on_earlier_series_only(self):
         for wrong in '03-short', '02-new', '04-none', '.':
             with self.subTest(wrong=wrong):
                 self.write(self.patches, {
                     '02-new/cover.md': COVER.format('New') + f'\nDepends on: 01-long, {wrong}\n'})
                 self.series_fails(f'02-new/cover.md depends on {wrong}, ', 'these are: 01-long')
 
-    def test_a_letter_of_a_wrong_form_is_named(self):
+    def test_malformed_cover_letter_is_named(self):
         for text, said in (('# Title\nText\n', 'second line'), ('# T\n\n' + 'x' * 76, '75 columns'),
                            ('# T\n\n\xe9\n', 'ASCII')):
             with self.subTest(said=said):
                 self.write(self.patches, {'02-new/cover.md': text})
                 self.series_fails('02-new/cover.md', said)
 
-    def test_the_recipients_are_those_of_the_files(self):
+    def test_recipients_come_from_get_maintainer(self):
         self.write(self.upstream, {
             'scripts/get_maintainer.pl': GET_MAINTAINER,
             'MAINTAINERS': 'M drivers/a.c a@example.org\nM drivers/new new@example.org\n'
@@ -253,7 +253,7 @@ class PatchesTest(JoinedTest):
         said = self.script('check-series', '--quick', 'linux').stdout
         return [line for line in said.splitlines() if 'pristine' in line or 'checkpatch' in line]
 
-    def test_each_series_applies_to_what_it_depends_on(self):
+    def test_each_series_applies_to_its_dependencies(self):
         self.assertEqual(self.check(), [
             'ok 1 linux: git am on the pristine source gives the joined tree, patch by patch',
             'ok 2 linux: 01-long applies to the pristine source',
@@ -263,13 +263,13 @@ class PatchesTest(JoinedTest):
             'ok 6 linux: checkpatch --strict: 02-new/0001-new-Add-a-driver.patch',
             'ok 7 linux: checkpatch --strict: 03-short/0001-a-Make-line-two-short.patch'])
 
-    def test_a_dependency_that_is_not_named_is_found(self):
+    def test_unnamed_dependency_is_found(self):
         self.write(self.patches, {'03-short/cover.md': COVER.format('A short line')})
         said = self.check()
         self.assertIn('ok 3 linux: 02-new applies to the pristine source', said)
         self.assertIn('not ok 4 linux: 03-short applies to the pristine source', said)
 
-    def test_a_dependency_brings_its_own(self):
+    def test_dependencies_are_transitive(self):
         shutil.copytree(self.patches / '02-new', self.patches / '04-last')
         self.write(self.patches, {
             '02-new/0001-new-Add-a-driver.patch': BRING,
@@ -284,14 +284,14 @@ class OverviewTest(unittest.TestCase):
     def letters(self):
         return {path.parent.name: path.read_text() for path in sorted(TOP.glob('patches/linux-*/*/cover.md'))}
 
-    def test_the_overview_lists_the_series_and_what_they_depend_on(self):
+    def test_overview_lists_series_and_dependencies(self):
         depends = {name: ''.join(re.findall('^Depends on: (.*)$', text, re.MULTILINE))
                    for name, text in self.letters().items()}
         said = re.findall(r'^\| \[(\S+)\]\(linux-\S+/\1/cover.md\) \| .+ \| (.*?) ?\|$',
                           (TOP / 'patches/README.md').read_text(), re.MULTILINE)
         self.assertEqual(said, list(depends.items()))
 
-    def test_the_tests_that_a_letter_names_are_there(self):
+    def test_tests_named_in_cover_letters_exist(self):
         for name, text in self.letters().items():
             commands = re.findall(r'^  make check (.*?)(?:  .*)?$', text, re.MULTILINE)
             self.assertTrue(commands, name)

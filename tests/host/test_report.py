@@ -68,7 +68,7 @@ class Scoreboard(unittest.TestCase):
                 contextlib.redirect_stderr(io.StringIO()):
             return scoreboard.main()
 
-    def test_it_fails_if_a_case_fails_on_our_stack(self):
+    def test_scoreboard_fails_if_our_stack_fails(self):
         self.assertEqual(self.status(()), 0)
         self.assertEqual(self.status(("stock", "library", "connectx-stock")), 0)
         self.assertEqual(self.status(("ours",)), 1)
@@ -79,7 +79,7 @@ class Bench(unittest.TestCase):
     def verdicts(self, results):
         return re.findall(r"  (met|missed)", "\n".join(bench.aims(results)))
 
-    def test_all_aims_met(self):
+    def test_good_results_meet_all_aims(self):
         self.assertEqual(self.verdicts(result()), ["met"] * 10)
 
     def test_each_aim_can_be_missed_by_each_measure(self):
@@ -96,15 +96,15 @@ class Bench(unittest.TestCase):
                 with self.subTest(key=key, measure=measure):
                     self.assertEqual(self.verdicts(result(**{key: ratios})), wanted)
 
-    def test_a_small_bounce_may_be_faster(self):
+    def test_small_bounce_may_be_faster(self):
         self.assertEqual(self.verdicts(result(**{"latency/VRAM bounced/4096": (.5, .5)})),
                          ["met"] * 10)
 
-    def test_a_table_has_both_ratios(self):
+    def test_table_has_both_ratios(self):
         lines = list(bench.table("reg", result(**{"reg/memfd/65536": (1.25, 0.75)})))
         self.assertRegex("\n".join(lines), r"(?m)^ +64 KiB +10\.0 us .* 1\.25 \(0\.75\)$")
 
-    def test_a_plot_has_a_line_for_each_memory(self):
+    def test_plot_has_a_line_for_each_memory(self):
         script = plots.script("set terminal dumb", "light", plots.PLOTS["bandwidth"],
                                    result())
         self.assertEqual(script.count(" with linespoints "), 5)
@@ -132,7 +132,7 @@ class Beside(unittest.TestCase):
         lines = beside.aims(self.numbers(**{**self.GOOD, **places}), {**self.OWN, **(own or {})})
         return re.findall(r"  (met|missed)", "\n".join(lines))
 
-    def test_all_aims_met(self):
+    def test_good_results_meet_all_aims(self):
         self.assertEqual(self.verdicts(), ["met"] * 7)
 
     def test_each_aim_can_be_missed(self):
@@ -158,7 +158,7 @@ class Beside(unittest.TestCase):
         self.assertRegex(text, r"(?m)^all commands +40 +12\.50 us +90\.00 us$")
         self.assertLess(text.index("CREATE_QP"), text.index("ALLOC_PD"))
 
-    def test_the_numbers_are_those_of_the_program_and_the_model(self):
+    def test_numbers_are_read_from_program_and_model(self):
         found = beside.numbers("guests", "operation,memory,bytes,us,ratio\n"
                                          "write,rxe0,1048576,20.50,1.000\n")
         self.assertEqual(found, {("guests", "write", "rxe0"): (1048576, 20.5)})
@@ -171,7 +171,7 @@ class Beside(unittest.TestCase):
             "connectx: 0.04 s of CPU time in 2.00 s\n")
         self.assertEqual(own, {"ENABLE_HCA 104": (1, 24.91, 24.91), "UMR": (1400, 2.5, 31.0)})
 
-    def test_numbers_are_kept(self):
+    def test_numbers_are_written_to_csv(self):
         with tempfile.TemporaryDirectory() as out:
             beside.write_csv(out, self.numbers(**self.GOOD), self.OWN)
             with open(f"{out}/beside.csv", encoding="utf-8") as file:
@@ -179,7 +179,7 @@ class Beside(unittest.TestCase):
             with open(f"{out}/own-time.csv", encoding="utf-8") as file:
                 self.assertIn("UMR,400,4.99,30.0\n", file.read())
 
-    def test_a_program_that_fails_is_no_result(self):
+    def test_failed_program_raises_boot_error(self):
         guest = mock.Mock(status=3, why=None, command=["/x/beside"], output=b"a write fails")
         with self.assertRaisesRegex(beside.machine.BootError,
                                     "beside failed: exit status 3\na write fails"):
@@ -216,7 +216,7 @@ class OnModel(unittest.TestCase):
         lines = onmodel.aims(self.numbers(**changes), bench.size)
         return re.findall(r"  (met|missed)", "\n".join(lines))
 
-    def test_all_aims_met(self):
+    def test_good_results_meet_all_aims(self):
         self.assertEqual(self.verdicts(), ["met"] * 4)
 
     def test_each_aim_can_be_missed(self):
@@ -228,7 +228,7 @@ class OnModel(unittest.TestCase):
                 self.assertEqual(self.verdicts(**{key: bad}),
                                  ["missed" if i == n else "met" for i in range(4)])
 
-    def test_a_verdict_has_the_worst_ratio_its_spread_and_where_it_is(self):
+    def test_verdict_has_worst_ratio_spread_and_place(self):
         text = "\n".join(onmodel.aims(self.numbers(**{"rereg PD/memfd/1048576": 0.7}),
                                       bench.size))
         self.assertIn("  missed 0.70 (0.70-0.70), most: rereg PD, memfd, 1 MiB", text)
@@ -242,7 +242,7 @@ class OnModel(unittest.TestCase):
                                r" +20\.0 us  1\.00 ")
         self.assertRegex(text, r"(?m)^ +VRAM bounced +1048\.6 MB/s .* to VRAM: 1\.01 \(")
 
-    def test_the_numbers_are_those_of_the_programs(self):
+    def test_numbers_are_read_from_programs(self):
         found = onmodel.numbers(self.HEAD + "move with MR,GPU system,4096,300.50,2.1,1.9,2.8\n")
         self.assertEqual(found, {("move with MR", "GPU system", 4096): (300.5, 2.1, 1.9, 2.8)})
         with open(f"{TOP}/tests/bench/samples.c", encoding="utf-8") as file:
@@ -254,7 +254,7 @@ class OnModel(unittest.TestCase):
         with open(f"{TOP}/tests/bench/dm.c", encoding="utf-8") as file:
             self.assertEqual(set(re.findall(r'"(dm [a-z ]+)"', file.read())), set(onmodel.DM))
 
-    def test_numbers_are_kept(self):
+    def test_numbers_survive_the_csv_file(self):
         with tempfile.TemporaryDirectory() as out:
             onmodel.write_csv(out, self.numbers())
             with open(f"{out}/model.csv", encoding="utf-8") as file:
@@ -319,12 +319,12 @@ class Report(unittest.TestCase):
             with open(f"{directory}/check.jsonl", encoding="utf-8") as file:
                 return file.read()
 
-    def test_of_nothing_it_names_the_commands(self):
+    def test_empty_report_names_the_commands(self):
         with self.made_of({}) as (_, words, _):
             for command in "scoreboard", "bench", "check", "demo":
                 self.assertIn(f"make {command}", words)
 
-    def test_a_skip_and_a_failure_have_their_reasons(self):
+    def test_skips_and_failures_have_their_reasons(self):
         left = self.left("base", [Case("rdma-core/test_a", "one", "ok"),
                                   Case("rdma-core/test_a", "two", "skip", "no <XRC> here"),
                                   Case("rdma-core/test_a", "three", "not ok", "it broke"),
@@ -349,7 +349,7 @@ class Report(unittest.TestCase):
             self.assertIn("ended early: interrupted", words)
             self.assertNotIn("On the other kernel", words)
 
-    def test_whatever_it_shows_is_beside_it(self):
+    def test_linked_files_are_beside_the_page(self):
         plots = {f"bench/{name}{dark}.svg": "<svg/>" for name in report.PLOTS
                  for dark in ("", "-dark")}
         with self.made_of({"bench/summary.txt": "the table", "demo/screen.png": "a picture",

@@ -47,20 +47,20 @@ class Kept(unittest.TestCase):
 
 
 class Runs(Kept):
-    def test_what_is_kept_is_loaded(self):
+    def test_kept_cases_are_loaded(self):
         self.run_of(CASES, "")
         loaded = results.load(self.path + ".jsonl")
         self.assertEqual((loaded.cases, loaded.why), (CASES, ""))
         self.assertEqual((loaded.run["name"], loaded.run["kernel"]), ("check", "base"))
         self.assertEqual(loaded.all(), CASES)
 
-    def test_a_line_for_each_case_says_all(self):
+    def test_jsonl_line_has_all_of_a_case(self):
         self.run_of(CASES[:1], "", "debug")
         self.assertEqual(json.loads(self.text(".jsonl").splitlines()[1]), {
             "kernel": "debug", "device": "rxe", "program": "access/data", "case": "f.v.one",
             "result": "ok", "reason": "", "seconds": 1.25, "log": ["a line"]})
 
-    def test_a_log_may_grow_until_its_program_has_ended(self):
+    def test_log_may_grow_until_program_ends(self):
         run = results.Run(self.path, "base")
         case = Case("p", "c", "not ok")
         run.add(case)
@@ -69,7 +69,7 @@ class Runs(Kept):
         run.close()
         self.assertEqual(results.load(self.path + ".jsonl").cases[0].log, ["a traceback"])
 
-    def test_a_run_that_ended_early_keeps_its_cases_and_is_a_failure(self):
+    def test_run_ended_early_keeps_cases_and_fails(self):
         self.run_of(CASES, "interrupted")
         loaded = results.load(self.path + ".jsonl")
         self.assertEqual(loaded.cases, CASES)
@@ -78,21 +78,21 @@ class Runs(Kept):
         self.assertIn("not ok 5 check: run\n", self.text(".ktap"))
         self.assertIn('message="interrupted"', self.text(".xml"))
 
-    def test_a_run_that_was_killed_keeps_the_programs_that_had_ended(self):
+    def test_killed_run_keeps_ended_programs(self):
         self.run_of(CASES)
         with open(self.path + ".jsonl", "a", encoding="utf-8") as file:
             file.write('{"kernel": "ba')
         loaded = results.load(self.path + ".jsonl")
         self.assertEqual((loaded.cases, loaded.why), (CASES[:3], "it was killed"))
 
-    def test_a_new_run_leaves_nothing_of_the_old_one(self):
+    def test_new_run_removes_old_results(self):
         self.run_of(CASES, "")
         self.run_of(CASES[:1])
         self.assertEqual(os.listdir(self.directory), ["check.jsonl"])
 
 
 class Ktap(Kept):
-    def test_its_form(self):
+    def test_ktap_lists_results_and_logs(self):
         self.run_of(CASES, "")
         self.assertEqual(self.text(".ktap"), """\
 KTAP version 1
@@ -141,7 +141,7 @@ class Junit(Kept):
         self.check(root)
         return root
 
-    def test_its_form(self):
+    def test_junit_has_suites_cases_and_counts(self):
         root = self.parsed()
         self.assertEqual([suite.get("name") for suite in root], ["rxe/access/data", "host/boot"])
         self.assertEqual([f"{case.get('classname')}: {case.get('name')}"
@@ -152,12 +152,12 @@ class Junit(Kept):
         self.assertEqual(root.find("*/testcase/skipped").get("message"), "rxe has no flush")
         self.assertEqual([e.text for e in root.iter("system-out")], ["a line", "MRFD_SEED=5"])
 
-    def test_characters_that_xml_has_not(self):
+    def test_characters_outside_xml_are_escaped(self):
         failure = self.parsed().find("*/testcase/failure")
         self.assertEqual(failure.get("message"), "it <broke>")
         self.assertEqual(failure.text, "1 & 2\n\\x1b[1m\\x00 ]]>")
 
-    def test_a_case_on_two_kernels_is_two_cases(self):
+    def test_class_name_has_the_kernel(self):
         self.assertEqual(self.parsed(kernel="debug").find("*/testcase").get("classname"),
                          "rxe/access/data (debug)")
 
@@ -202,27 +202,27 @@ class Ci(unittest.TestCase):
         self.assertEqual("== LEFT OUT" in done.stdout, minutes >= 60)
         return done.returncode, done.stdout.splitlines()[-1]
 
-    def test_the_last_line_is_the_sum(self):
+    def test_last_line_is_the_sum(self):
         self.leaves("check", CASES[:2])
         self.leaves("check-debug-selected", CASES[:1])
         self.assertEqual(self.ci(), (0, "2 passed, 0 failed, 1 skipped"))
 
-    def test_a_slow_machine_leaves_the_debug_kernel_out(self):
+    def test_slow_machine_leaves_debug_kernel_out(self):
         self.leaves("check", CASES[:2])
         self.assertEqual(self.ci(minutes=59), (1, "1 passed, 1 failed, 1 skipped"))
         self.assertEqual(self.ci(minutes=60), (0, "1 passed, 0 failed, 1 skipped"))
 
-    def test_a_failure_of_either_fails(self):
+    def test_failure_of_either_run_fails(self):
         for bad, good in ("check", "check-debug-selected"), ("check-debug-selected", "check"):
             self.leaves(bad, CASES)
             self.leaves(good, CASES[:1])
             self.assertEqual(self.ci(), (1, "3 passed, 1 failed, 1 skipped"))
 
-    def test_a_command_without_results_fails(self):
+    def test_command_without_results_fails(self):
         self.leaves("check", CASES[:1])
         self.assertEqual(self.ci(), (1, "1 passed, 1 failed, 0 skipped"))
 
-    def test_results_of_an_earlier_run_do_not_count(self):
+    def test_earlier_results_do_not_count(self):
         os.makedirs(os.path.join(self.top, "build/results"))
         self.leaves("check", CASES[:1])
         self.leaves("check-debug-selected", CASES[:1])
@@ -230,7 +230,7 @@ class Ci(unittest.TestCase):
                     os.path.join(self.top, "build/results/check-debug-selected.jsonl"))
         self.assertEqual(self.ci(), (1, "1 passed, 1 failed, 0 skipped"))
 
-    def test_a_command_that_ended_early_fails(self):
+    def test_command_that_ended_early_fails(self):
         self.leaves("check", CASES[:1], "interrupted")
         self.leaves("check-debug-selected", CASES[:1])
         self.assertEqual(self.ci(), (1, "2 passed, 1 failed, 0 skipped"))

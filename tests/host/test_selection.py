@@ -37,30 +37,30 @@ def selected(pattern, kernel="base"):
 
 
 class Patterns(unittest.TestCase):
-    def test_nothing_is_everything(self):
+    def test_empty_pattern_selects_everything(self):
         everything = selected("")
         for name in ("host/boot", "model/cq", "kunit", "rxe/access/data", "rxe/rdma-core/test_mr",
                      "demo"):
             self.assertEqual(everything[name], ())
 
-    def test_a_printed_case_is_that_case(self):
+    def test_printed_name_selects_that_case(self):
         for program, case in (name.split(": ", 1) for name in (
                 DATA, MR, "host/cases: tests.host.test_cases.Reader.test_tap_is_read",
                 "kunit: rxe_mr: test_index", "demo: the screen shows what was sent")):
             self.assertEqual(selected(f"{program}: {case}"), {program: (case,)})
 
-    def test_the_device_may_be_left_out(self):
+    def test_device_may_be_left_out(self):
         self.assertEqual(selected(DATA.removeprefix("rxe/")), selected(DATA))
 
-    def test_a_case_whose_name_begins_another_is_alone(self):
+    def test_full_name_selects_no_longer_name(self):
         self.assertEqual(len(selection.select(MR + "_bad_flow", "base")), 1)
         self.assertEqual(selected(MR), {MR.split(": ")[0]: (MR.split(": ")[1],)})
 
-    def test_what_is_printed_of_a_whole_program(self):
+    def test_program_result_selects_all_its_cases(self):
         for case in "program", "kernel log":
             self.assertEqual(selected(f"rxe/access/data: {case}"), {"rxe/access/data": ()})
 
-    def test_what_is_printed_of_a_guest(self):
+    def test_guest_result_selects_its_programs(self):
         for pattern, names in (
                 ("boot for kunit: kernel log", ["kunit"]),
                 ("guest of rxe/access/cut to rxe/access/cut: end", ["rxe/access/cut"]),
@@ -68,18 +68,18 @@ class Patterns(unittest.TestCase):
                  ["rxe/access/cut", "rxe/access/data", "rxe/access/protection"])):
             self.assertEqual(list(selected(pattern)), names)
 
-    def test_a_class_that_could_not_be_set_up(self):
+    def test_failed_setup_selects_its_class(self):
         wanted = selected("host/guests: tests.host.test_guests.Lanes.setUpClass")["host/guests"]
         self.assertIn("tests.host.test_guests.Lanes.test_each_program_runs_once_and_two_at_a_time",
                       wanted)
         self.assertTrue(all(".Lanes." in case for case in wanted))
 
-    def test_a_part_of_a_program_is_all_its_cases(self):
+    def test_part_of_program_name_selects_all_cases(self):
         self.assertEqual(selected("access/da"), {"rxe/access/data": ()})
         self.assertEqual({t.split("/")[1] for t in selected("rdma-core/")}, {"rdma-core"})
         self.assertNotIn("demo", selected("rxe/"))
 
-    def test_a_part_of_cases(self):
+    def test_part_of_case_name_selects_matches(self):
         found = selected("vgem.receive_lands")
         self.assertEqual(found, {"rxe/access/data": (DATA.split(": ")[1],)})
         self.assertEqual(set(selected("rxe_mr: test_")), {"kunit"})
@@ -99,19 +99,19 @@ class Patterns(unittest.TestCase):
             selection.select_any(["kunit", "typo"], "base")
 
     @mock.patch.object(selection, "LONG", re.compile("rxe/load/.*"))
-    def test_what_takes_long_is_left_out_unless_it_is_asked_for(self):
+    def test_long_programs_run_only_if_asked_for(self):
         for patterns, full, found in (([], False, False), ([], True, True),
                                       (["load/"], False, True), ([""], False, False)):
             titles = [p.title for p in selection.select_any(patterns, "base", full)]
             self.assertEqual("rxe/load/stress" in titles, found)
             self.assertEqual("rxe/access/data" in titles, not any(patterns))
 
-    def test_a_program_of_another_kernel_is_named(self):
+    def test_program_of_another_kernel_is_named(self):
         with self.assertRaisesRegex(selection.NoMatch, "not run on the base kernel, but on: debug"):
             selected("faults/registration")
         self.assertIn("rxe/faults/registration", selected("faults/", "debug"))
 
-    def test_what_is_near_is_named(self):
+    def test_similar_names_are_suggested(self):
         for pattern, near in (("rxe/acess/data", "  rxe/access/data\n"),
                               ("kuint", "  kunit\n"),
                               (DATA.replace("lands", "land"), f"  {DATA}\n"),
@@ -122,7 +122,7 @@ class Patterns(unittest.TestCase):
 
 
 class Devices(unittest.TestCase):
-    def test_every_guest_program_runs_on_every_device(self):
+    def test_guest_program_runs_on_every_device(self):
         other = dataclasses.replace(RXE, name="other", verbs="other0", can="memfd")
         with mock.patch.object(programs, "DEVICES", [RXE, other]):
             self.assertEqual(list(selected("access/data")),
@@ -135,7 +135,7 @@ class Devices(unittest.TestCase):
                              ["rxe/rdma-core/test_mr", "other/rdma-core/test_mr"])
 
 
-    def test_a_device_runs_on_the_kernels_that_have_its_driver(self):
+    def test_device_runs_on_kernels_with_its_driver(self):
         other = dataclasses.replace(RXE, name="other", kernels=("base",))
         with mock.patch.object(programs, "DEVICES", [RXE, other]):
             self.assertEqual(list(selected("access/cut", "debug")), ["rxe/access/cut"])
@@ -143,7 +143,7 @@ class Devices(unittest.TestCase):
             with self.assertRaisesRegex(selection.NoMatch, "on the debug kernel, but on: base"):
                 selected("other/access/cut", "debug")
 
-    def test_a_vendor_has_its_modules_of_the_suite(self):
+    def test_suite_includes_modules_of_the_vendor(self):
         other = dataclasses.replace(RXE, name="other", vendor="mlx5")
         with tempfile.TemporaryDirectory() as tree:
             os.mkdir(f"{tree}/tests")
@@ -156,7 +156,7 @@ class Devices(unittest.TestCase):
                                  "other": ["other/rdma-core/test_mlx5_cq",
                                            "other/rdma-core/test_mr"]})
 
-    def test_what_a_device_needs_is_built_for_its_programs_only(self):
+    def test_needs_of_device_are_built_for_it_only(self):
         other = dataclasses.replace(RXE, name="other", needs=("model",))
         with mock.patch.object(programs, "DEVICES", [RXE, other]):
             self.assertIn("model", built("other/access/data"))
@@ -178,7 +178,7 @@ def built(pattern):
     return sorted(made)
 
 
-class Words(unittest.TestCase):
+class CommandLines(unittest.TestCase):
     """The options by which each harness runs one case."""
 
     def words(self, pattern):
@@ -186,7 +186,7 @@ class Words(unittest.TestCase):
             program, = selection.select(pattern, "base")
             return program.words(), program.guest()
 
-    def test_of_each_harness(self):
+    def test_each_harness_gets_its_options(self):
         case = "fd_mr.vgem.receive_lands_in_the_buffer"
         self.assertEqual(self.words(DATA)[0], ["/mrfd/build/tests/access/data", f"-r{case}"])
         self.assertEqual(self.words(MR)[0][1:], ["-v", "tests.test_mr.MRTest.test_mr_rereg_access"])
@@ -206,14 +206,14 @@ class Words(unittest.TestCase):
         self.assertEqual(words, ["/mrfd/kit/guest/kunit", "rxe_mr"])
         self.assertIn("kunit.filter_glob=rxe_mr.test_index", guest["append"].split())
 
-    def test_the_guest_is_told_its_device(self):
+    def test_guest_is_told_its_device(self):
         env = self.words(DATA)[1]["env"]
         self.assertEqual((env["MRFD_DEVICE"], env["MRFD_VERBS_DEVICE"]), ("rxe", "rxe0"))
         self.assertIn("rereg_mr_fd", env["MRFD_DEVICE_CAN"].split())
 
 
 class Built(unittest.TestCase):
-    def test_only_what_is_needed(self):
+    def test_only_needed_products_are_built(self):
         for pattern, made in (
                 ("host/cases", []),
                 ("model/table", ["connectx --test"]),
@@ -234,7 +234,7 @@ class Sources(unittest.TestCase):
                     file.write(text)
             return sources.c_cases(f"{directory}/a.c", directory)
 
-    def test_fixtures_variants_and_headers(self):
+    def test_c_fixtures_variants_and_headers_are_read(self):
         self.assertEqual(self.c_cases(
             a_c='#include "a.h"\n/* TEST(no) */\nTEST(plain) {}\n'
                 'TEST_F(one, x)\n{}\nTEST_F_TIMEOUT(one, y, 60)\n{}\nTEST_F(two, z) {}\n',
@@ -242,12 +242,12 @@ class Sources(unittest.TestCase):
                 "FIXTURE_VARIANT_ADD(one, w) { 2 };\n"),
             ["plain", "one.v.x", "one.w.x", "one.v.y", "one.w.y", "two.z"])
 
-    def test_variants_that_a_macro_makes(self):
+    def test_variants_made_by_macros_are_read(self):
         self.assertEqual(self.c_cases(
             a_c="#define MOVE(a, b) \\\n\tFIXTURE_VARIANT_ADD(f, a##_to_##b) { }\n"
                 "MOVE(x, y);\nMOVE(z, w);\nTEST_F(f, t)\n"), ["f.x_to_y.t", "f.z_to_w.t"])
 
-    def test_a_table_of_cmocka_names_cases_by_macros(self):
+    def test_cmocka_cases_named_by_macros_are_read(self):
         with tempfile.TemporaryDirectory() as directory:
             for name, text in (
                     ("a.h", "#define UP(name) cmocka_unit_test_setup_teardown(name, a, b)\n"),
@@ -260,7 +260,7 @@ class Sources(unittest.TestCase):
                     file.write(text)
             self.assertEqual(sources.cmocka_cases(f"{directory}/a.c"), ["one", "two", "three"])
 
-    def test_they_are_those_of_the_programs(self):
+    def test_parsed_cases_equal_those_of_programs(self):
         """Each compiled program lists the fixtures, variants and tests that were found in
         its source."""
         found = [p for p in programs.ours("base") if p.target]
@@ -274,7 +274,7 @@ class Sources(unittest.TestCase):
                 self.assertEqual(set(" ".join(program.cases()).replace(".", " ").split()),
                                  set(" ".join(rows).split()) - {"global"})
 
-    def test_host_tests_are_those_that_unittest_loads(self):
+    def test_parsed_host_cases_equal_those_of_unittest(self):
         code = ("import sys, unittest\n"
                 "def ids(suite):\n"
                 "    for test in suite:\n"
@@ -288,7 +288,7 @@ class Sources(unittest.TestCase):
                 with self.subTest(module=program.module):
                     self.assertEqual(sorted(program.cases()), sorted(loaded.split()))
 
-    def test_rdma_core_lists_the_same(self):
+    def test_parsed_suite_cases_equal_those_of_rdma_core(self):
         rdma = machine.tool("rdma-core")
         listed = subprocess.run(
             [os.path.join(SCRIPTS, "enter"), f"{inside(rdma)}/bin/run_tests.py", "--list-tests"],

@@ -29,29 +29,29 @@ ENOSYS = '''WARNING:ENOSYS: ENOSYS means 'invalid syscall nr' and nothing else
 
 class CheckpatchTest(unittest.TestCase):
 
-    def test_a_clean_mail_has_no_findings(self):
+    def test_clean_patch_has_no_findings(self):
         self.assertEqual(judge(CLEAN), ([], []))
 
-    def test_a_finding_is_told_with_its_lines(self):
+    def test_finding_is_told_with_its_lines(self):
         bad, excuses = judge(LINE + 'NOTE: For some of the reported defects\n')
         self.assertEqual((bad, excuses), ([LINE.strip()], []))
 
-    def test_a_finding_in_the_table_is_allowed_with_its_reason(self):
+    def test_listed_finding_is_allowed_with_reason(self):
         bad, excuses = judge(ENOSYS + LINE + ENOSYS)
         self.assertEqual(bad, [LINE.strip()])
         self.assertEqual(len(excuses), 2)
         self.assertIn('user space', excuses[0])
 
-    def test_a_finding_of_an_allowed_type_with_another_text_counts(self):
+    def test_allowed_type_with_other_text_is_a_finding(self):
         bad, _ = judge(ENOSYS.replace('ret == ENOSYS', 'return -ENOSYS'))
         self.assertEqual(len(bad), 1)
 
-    def test_a_checkpatch_that_did_not_run_is_a_finding(self):
+    def test_checkpatch_that_did_not_run_is_a_finding(self):
         for text in '', 'Can\'t locate Foo.pm in @INC\n':
             bad, _ = judge(text)
             self.assertIn('did not check', bad[0])
 
-    def test_the_program_writes_findings_beside_each_output(self):
+    def test_findings_are_written_beside_each_output(self):
         with tempfile.TemporaryDirectory() as where:
             outputs = [pathlib.Path(where) / name for name in ('1.out', '2.out')]
             outputs[0].write_text(CLEAN)
@@ -65,7 +65,7 @@ class CheckpatchTest(unittest.TestCase):
 
 class LicenceTest(unittest.TestCase):
 
-    def test_every_form_of_the_line(self):
+    def test_every_form_of_spdx_line_is_read(self):
         tag = 'SPDX-License-Identifier:'
         for line in (f'// {tag} GPL-2.0', f'/* {tag} GPL-2.0 */', f'<!-- {tag} GPL-2.0 -->',
                      f'# {tag} GPL-2.0', f'{tag} (GPL-2.0)', f".. {tag} GPL-2.0", f"'{tag} GPL-2.0'"):
@@ -73,23 +73,23 @@ class LicenceTest(unittest.TestCase):
         self.assertEqual(licence_of(f'/* {tag} (GPL-2.0 OR Linux-OpenIB) */'),
                          'GPL-2.0 OR Linux-OpenIB')
 
-    def test_a_header_of_the_uapi_has_an_exception(self):
+    def test_uapi_header_may_have_syscall_note(self):
         tag = 'SPDX-License-Identifier:'
         for name in 'GPL-2.0 OR Linux-OpenIB', '(GPL-2.0 OR Linux-OpenIB)':
             name = name.replace('GPL-2.0', '(GPL-2.0 WITH Linux-syscall-note)')
             self.assertEqual(licence_of(f'/* {tag} {name} */'), 'GPL-2.0 OR Linux-OpenIB')
 
-    def test_it_stands_in_the_first_lines(self):
+    def test_spdx_line_counts_in_first_15_lines(self):
         text = 'x\n' * 14 + '# SPDX-License-Identifier: GPL-2.0\n'
         self.assertEqual(licence_of(text), 'GPL-2.0')
         self.assertIsNone(licence_of('x\n' + text))
 
-    def test_of_a_mail_it_stands_in_the_head(self):
+    def test_spdx_line_of_patch_is_in_its_head(self):
         text = 'Subject: a\n\nSPDX-License-Identifier: GPL-2.0\n'
         self.assertIsNone(licence_of(text, mail=True))
         self.assertEqual(licence_of(text.replace('\n\n', '\n'), mail=True), 'GPL-2.0')
 
-    def test_the_program_names_files_without_it(self):
+    def test_files_without_licence_are_named(self):
         with tempfile.TemporaryDirectory() as where:
             for name, data in (('good', b'# SPDX-License-Identifier: GPL-2.0\n'), ('none', b'int x;\n'),
                                ('other', b'// SPDX-License-Identifier: MIT\n'), ('empty', b''),

@@ -97,18 +97,18 @@ class Shell(unittest.TestCase):
         self.assertEqual(status, 0, output)
         self.assertRegex(output, wanted)
 
-    def test_banner_says_what_is_there(self):
+    def test_banner_names_devices_and_commands(self):
         for words in ("rxe0", r"card\d is vgem", r"card\d is bochs", r"card\d is virtio_gpu",
                       "gcc x.c -libverbs", "man ibv_reg_mr_fd", "/mrfd", r"exit, or Ctrl-\]"):
             self.assertRegex(self.banner, words)
 
-    def test_compile_and_run_the_example_of_the_readme(self):
+    def test_compiled_example_of_readme_runs(self):
         self.check("cd /tmp && sed -n '/^```c/,/^```/p' /mrfd/README.md | sed '1d;$d' >x.c")
         for how in ("-libverbs -ldrm", "$(pkg-config --cflags --libs libibverbs libdrm)"):
             self.check(f"gcc -Wall -Werror x.c -o x {how} && ./x && rm x",
                        r"peers write 3145728 bytes of GPU memory at 0 with rkey 0x[0-9a-f]+\n")
 
-    def test_debians_programs_run_with_our_library(self):
+    def test_debian_programs_use_our_library(self):
         self.check("ldd /usr/bin/ibv_devices", rf"libibverbs.so.1 => {RDMA}/lib/")
         self.check("/usr/bin/ibv_devices", r"\brxe0\b")
         for server, client in (("rping -s -C 3", "rping -c -C 3 -a 10.0.0.1"),
@@ -123,7 +123,7 @@ class Shell(unittest.TestCase):
         self.check("man ibv_reg_mr_fd | cat", r"(?s)NAME\s.*register a memory region.*RETURN VALUE")
         self.check("man -w ls", "/usr/share/man/man1/ls.1")
 
-    def test_our_programs_come_first_and_pyverbs_is_there(self):
+    def test_our_programs_and_pyverbs_come_first(self):
         self.check("command -v ibv_devinfo", f"{RDMA}/bin/ibv_devinfo\n")
         self.check("ibv_devinfo", r"hca_id:\s*rxe0\n")
         self.check("ibv_devinfo -v", r"mr_fd_dmabuf:\s*REG REREG CPU PINNED\n"
@@ -133,7 +133,7 @@ class Shell(unittest.TestCase):
 
 
 class ConnectX(unittest.TestCase):
-    def test_make_shell_has_the_device_that_is_asked_for(self):
+    def test_make_shell_has_the_requested_device(self):
         shell = Terminal("make", "shell", "DEVICE=connectx")
         self.assertRegex(shell.read_until(PROMPT), r"rdma +mlx5_0, a model of a ConnectX")
         status, output = shell.type("ibv_devinfo")
@@ -143,7 +143,7 @@ class ConnectX(unittest.TestCase):
 
 
 class Refusals(unittest.TestCase):
-    def test_it_needs_a_terminal_and_says_so_first(self):
+    def test_shell_without_terminal_is_refused_at_once(self):
         began = time.monotonic()
         done = subprocess.run([SHELL], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               check=False)

@@ -34,10 +34,10 @@ class Driver(unittest.TestCase):
                               text=True, timeout=300, check=False)
         self.assertEqual(done.returncode, 0, done.stdout)
 
-    def test_unbound_in_use(self):
+    def test_driver_can_be_unbound_in_use(self):
         self.leaves("unbind")
 
-    def test_unbound_while_a_process_forks(self):
+    def test_driver_can_be_unbound_while_process_forks(self):
         device.need("pci")
         with subprocess.Popen([sys.executable, "-c", FORKS, device.NAME],
                               stdout=subprocess.PIPE, text=True) as forks:
@@ -46,16 +46,16 @@ class Driver(unittest.TestCase):
             self.leaves("unbind")
             self.assertEqual(forks.wait(60), 0)
 
-    def test_unbound_in_use_and_reset(self):
+    def test_device_unbound_in_use_can_be_reset(self):
         self.leaves("reset")
 
-    def test_reloaded_in_use(self):
+    def test_driver_can_be_reloaded_in_use(self):
         self.leaves("reload")
 
-    def test_unloaded_in_use(self):
+    def test_modules_can_be_unloaded_in_use(self):
         self.leaves("unload")
 
-    def test_removed_in_use(self):
+    def test_device_can_be_removed_in_use(self):
         self.leaves("remove")
 
 

@@ -75,7 +75,7 @@ class Examples(unittest.TestCase):
         with open(path, "rb") as file:
             return file.read()
 
-    def test_a_lock_excludes(self):
+    def test_lock_excludes_other_peers(self):
         served, said = self.run_all("lock", [], [["100"]] * 4)
         self.assertEqual(value(served, "counter"), "400")
         self.assertEqual(value(served, "lock"), "0")
@@ -83,7 +83,7 @@ class Examples(unittest.TestCase):
         # Or nobody was excluded.
         self.assertGreater(sum(int(value(text, "waits")) for text in said), 0)
 
-    def test_a_counter_counts_each_once(self):
+    def test_counter_counts_each_addition_once(self):
         served, said = self.run_all("counter", [], [["150"]] * 4)
         self.assertEqual(value(served, "counter"), "600")
         tickets = [[int(n) for n in re.findall(r"^ticket=(\d+)$", text, re.M)] for text in said]
@@ -92,7 +92,7 @@ class Examples(unittest.TestCase):
             self.assertEqual(own, sorted(own))
             self.assertEqual(len(own), 150)
 
-    def test_staged_messages_arrive(self):
+    def test_staged_files_arrive_unchanged(self):
         files = [self.make(str(size), size) for size in (1, 4096, 5 * 4096, 100003)]
         served, said = self.run_all("staging", [f"{self.work}/got"], [[path] for path in files])
         self.assertEqual(value(served, "files"), "4")
@@ -102,7 +102,7 @@ class Examples(unittest.TestCase):
             size = os.path.getsize(path)
             self.assertEqual(int(value(text, "messages")), (size + 4095) // 4096 + 1)
 
-    def test_what_is_written_once_is_sent_to_many(self):
+    def test_one_write_is_sent_to_four_peers(self):
         for size in 16384, 100003:
             with self.subTest(size=size):
                 path, got = self.make(str(size), size), [f"{self.work}/{i}" for i in range(4)]
@@ -114,7 +114,7 @@ class Examples(unittest.TestCase):
                     self.assertEqual(self.contents(to), self.contents(path))
                     os.remove(to)
 
-    def test_mistakes(self):
+    def test_wrong_arguments_exit_with_2(self):
         for words in ([], ["serve"], ["serve", "0"], ["serve", "65"], ["serve", "x"],
                       [ADDRESS, "0"]):
             for program in "lock", "counter":

@@ -19,31 +19,31 @@ from lib.perftest import ADDRESS, COUNT, REGISTERED, PerftestCase, drm  # noqa: 
 
 
 class Perftest(PerftestCase):
-    def test_bandwidth(self):
+    def test_bandwidth_tests_use_vgem_buffers(self):
         for tool in "ib_write_bw", "ib_read_bw", "ib_send_bw":
             for way in REGISTERED:
                 self.check(tool, "vgem", way, "-s", "65536", size=65536)
 
-    def test_latency(self):
+    def test_latency_tests_use_vgem_buffers(self):
         for tool in "ib_write_lat", "ib_read_lat", "ib_send_lat":
             for way in REGISTERED:
                 self.check(tool, "vgem", way, "-s", "4096", size=4096)
 
-    def test_atomics(self):
+    def test_atomic_tests_use_vgem_buffers(self):
         device.need("atomics")
         self.check("ib_atomic_bw", "vgem", "fd")
         self.check("ib_atomic_lat", "vgem", "fd")
 
-    def test_other_drivers(self):
+    def test_write_latency_uses_other_drm_drivers(self):
         for driver in ["virtio"] + ["bochs"] * device.can("io-memory"):
             for way in REGISTERED:
                 self.check("ib_write_lat", driver, way, "-s", "16384", size=16384)
 
-    def test_a_region_for_each_queue_pair(self):
+    def test_each_queue_pair_may_have_its_own_mr(self):
         self.check("ib_write_bw", "vgem", "fd", "-q", "4", "--mr_per_qp", "-s", "4096",
                    size=4096, queue_pairs=4)
 
-    def test_memory_of_the_process_at_the_other_end(self):
+    def test_vgem_buffer_talks_to_process_memory(self):
         for server, client in (drm("vgem"), []), ([], drm("vgem")):
             self.run_pair("ib_write_lat", server, client, "-n", str(COUNT), "-s", "8192")
 
@@ -68,7 +68,7 @@ class Perftest(PerftestCase):
                 time.sleep(0.1)
         self.fail(f"{len(wanted)} bytes of the other end are not in the buffer after 30 s")
 
-    def test_what_is_written_arrives(self):
+    def test_write_lands_in_the_buffer(self):
         device.need("io-memory")
         for way in REGISTERED:
             with self.subTest(way=way):
@@ -79,7 +79,7 @@ class Perftest(PerftestCase):
                 self.arrives_in(server, pattern * (65536 // len(pattern)))
                 self.stop()
 
-    def test_what_is_read_arrives(self):
+    def test_read_lands_in_the_buffer(self):
         device.need("io-memory")
         for way in REGISTERED:
             with self.subTest(way=way):
@@ -98,7 +98,7 @@ class Perftest(PerftestCase):
         self.assertNotEqual(process.returncode, 0, said)
         return said
 
-    def test_mistakes(self):
+    def test_wrong_options_are_named(self):
         self.assertIn("Couldn't open DRM node /dev/dri/none: No such file or directory",
                       self.refused("--use_drm=/dev/dri/none"))
         self.assertRegex(self.refused("--use_drm=/dev/null"),

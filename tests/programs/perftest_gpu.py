@@ -52,13 +52,13 @@ class PerftestGpu(PerftestCase):
                 self.gets_there(bar, pattern * (SIZE // len(pattern)))
                 self.stop()
 
-    def test_what_is_written_arrives(self):
+    def test_write_lands_in_vram(self):
         self.arrives("ib_write_bw", source_listens=False)
 
-    def test_what_is_read_arrives(self):
+    def test_read_lands_in_vram(self):
         self.arrives("ib_read_bw", source_listens=True)
 
-    def test_both_ends(self):
+    def test_vram_works_at_both_ends(self):
         for way in REGISTERED:
             self.check("ib_write_lat", "mrfd_gpu", way, "-s", "4096", size=4096)
 

@@ -15,7 +15,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)
 
 
 class Readme(unittest.TestCase):
-    def test_the_program_registers_gpu_memory(self):
+    def test_readme_program_registers_gpu_memory(self):
         device.need("reg_mr_fd")
         with open(os.path.join(TOP, "README.md"), encoding="utf-8") as file:
             program = re.search(r"^```c\n(.*?)^```", file.read(), re.M | re.S)[1]
