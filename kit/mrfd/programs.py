@@ -35,8 +35,8 @@ EXPORTERS = ["bochs-display", "virtio-gpu"]
 # The programs that have the GPU of the tests beside them (tests/gpu).
 GPU = re.compile(r"exporters/gpu\w*|leaving/(device|exporter|process)|(mkeys|moves)/.*|"
                  r"programs/(libfabric|perftest_gpu)|rereg/(changes|inflight|mkey)")
-# The programs that load a module: by which steps fail (tests/steps), or which is a kernel user
-# of device memory (tests/kernel_dm).  What builds it, the variable for its path, the programs.
+# The programs that load a module: by which steps fail (tests/steps), or which is a ULP
+# with device memory (tests/kernel_dm).  What builds it, the variable for its path, the programs.
 MODULES = (("steps", "MRFD_STEPS", re.compile(r"faults/steps")),
            ("kernel-dm", "MRFD_KERNEL_DM", re.compile(r"dm/kernel|faults/kernel_dm")))
 # What the driver says once when the device has refused a work request of its own.

@@ -12,7 +12,7 @@
 struct dma_buf;
 struct dma_buf_attachment;
 
-/* For kernel users */
+/* For upper-layer protocols (ULPs) */
 struct ib_dm *ib_alloc_dm(struct ib_device *device,
 			  const struct ib_dm_alloc_attr *attr);
 int ib_free_dm(struct ib_dm *dm);
@@ -23,7 +23,7 @@ int ib_memcpy_to_dm(struct ib_dm *dm, u64 dm_offset, const void *src,
 int ib_memcpy_from_dm(void *dst, struct ib_dm *dm, u64 dm_offset, size_t length);
 struct dma_buf *ib_dm_export(struct ib_dm *dm);
 
-/* For the ioctl methods, and what kernel users have in common with them */
+/* For the ioctl methods, and what ULPs have in common with them */
 struct ib_dm *ib_dm_create(struct ib_device *device, struct ib_ucontext *context,
 			   struct ib_dm_alloc_attr *attr,
 			   struct uverbs_attr_bundle *attrs);

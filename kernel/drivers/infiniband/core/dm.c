@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Device memory for kernel users
+ * Device memory for upper-layer protocols (ULPs)
  *
  * Device memory (DM) lies on the device: queue pairs reach it without the bus, and
  * peers with the latency of the device alone.  A DM is an object of its own, with
@@ -8,12 +8,12 @@
  * may exist at a time.  The CPU reaches it by the two copy functions only, since
  * it may be I/O memory.
  *
- * The owner of a DM is a context of a process or a kernel user.  Each DM has whole
+ * The owner of a DM is a context of a process or a ULP.  Each DM has whole
  * pages, so no process maps a byte of another owner.  An MR of a DM holds it: while
  * there is one, the DM is not freed.  A dma-buf of a DM does not hold it, see
  * dm_dmabuf.c.
  *
- * A kernel user is a client of the device (struct ib_client) and frees its DMs in
+ * A ULP is a client of the device (struct ib_client) and frees its DMs in
  * the op remove, as its other objects.
  */
 
@@ -25,9 +25,9 @@
 /**
  * ib_dm_create - allocate a DM, for the two kinds of owners
  * @device: the device
- * @context: context that is to own the DM, or NULL for a kernel user
+ * @context: context that is to own the DM, or NULL for a ULP
  * @attr: length in bytes, alignment as a power of two
- * @attrs: the call, or NULL for a kernel user
+ * @attrs: the call, or NULL for a ULP
  *
  * Context: process context, may sleep.
  *
@@ -63,7 +63,7 @@ EXPORT_SYMBOL(ib_dm_create);
 /**
  * ib_dm_destroy - free a DM, for the two kinds of owners
  * @dm: the DM; the caller excludes other calls with it
- * @attrs: the call, or NULL for a kernel user
+ * @attrs: the call, or NULL for a ULP
  *
  * On success nobody reaches the memory any more, by a dma-buf of it either.
  *
@@ -87,8 +87,8 @@ EXPORT_SYMBOL(ib_dm_destroy);
  * @pd: protection domain
  * @dm: the DM, of the same device and owner
  * @attr: offset in the DM, length, access flags with IB_ZERO_BASED
- * @uobj: uobject of the MR, or NULL for a kernel user
- * @attrs: the call, or NULL for a kernel user
+ * @uobj: uobject of the MR, or NULL for a ULP
+ * @attrs: the call, or NULL for a ULP
  *
  * Context: process context, may sleep.
  *
@@ -141,7 +141,7 @@ struct ib_mr *ib_dm_create_mr(struct ib_pd *pd, struct ib_dm *dm,
 EXPORT_SYMBOL(ib_dm_create_mr);
 
 /**
- * ib_alloc_dm - allocate device memory for a kernel user
+ * ib_alloc_dm - allocate device memory for a ULP
  * @device: the device; its attrs.max_dm_size is the most that it has
  * @attr: length in bytes, alignment as a power of two
  *
@@ -151,7 +151,7 @@ EXPORT_SYMBOL(ib_dm_create_mr);
  * Context: process context, may sleep.
  *
  * Return: the DM, or an ERR_PTR:
- * -EOPNOTSUPP: the device has no device memory, or none for kernel users
+ * -EOPNOTSUPP: the device has no device memory, or none for ULPs
  * -EINVAL: the length is 0, or the device does not support the alignment
  * -ENOMEM: out of memory, on the device or on the host
  */
@@ -188,7 +188,7 @@ err_free:
 EXPORT_SYMBOL(ib_alloc_dm);
 
 /**
- * ib_free_dm - free device memory of a kernel user
+ * ib_free_dm - free device memory of a ULP
  * @dm: from ib_alloc_dm(); the caller excludes other calls with it
  *
  * Context: process context, may sleep. Takes and releases the reservation locks of
@@ -209,7 +209,7 @@ int ib_free_dm(struct ib_dm *dm)
 EXPORT_SYMBOL(ib_free_dm);
 
 /**
- * ib_reg_dm_mr - make an MR of device memory for a kernel user
+ * ib_reg_dm_mr - make an MR of device memory for a ULP
  * @pd: protection domain of the same device
  * @dm: from ib_alloc_dm()
  * @attr: offset in @dm and length in bytes, access flags
@@ -251,7 +251,7 @@ static bool ib_dm_can_copy(const struct ib_dm *dm, u64 offset, size_t length)
 }
 
 /**
- * ib_memcpy_to_dm - copy to device memory of a kernel user
+ * ib_memcpy_to_dm - copy to device memory of a ULP
  * @dm: from ib_alloc_dm()
  * @dm_offset: offset in @dm in bytes
  * @src: what to copy
@@ -282,7 +282,7 @@ int ib_memcpy_to_dm(struct ib_dm *dm, u64 dm_offset, const void *src,
 EXPORT_SYMBOL(ib_memcpy_to_dm);
 
 /**
- * ib_memcpy_from_dm - copy from device memory of a kernel user
+ * ib_memcpy_from_dm - copy from device memory of a ULP
  * @dst: where to copy to
  * @dm: from ib_alloc_dm()
  * @dm_offset: offset in @dm in bytes

@@ -28,7 +28,8 @@
  * struct rxe_dm - a DM
  * @ibdm: what the core knows
  * @map: the memory, for MRs
- * @ip: of the DM of a process: owns the memory; NULL for a kernel user
+ * @ip: of the DM of a process: owns the memory; NULL for an upper-layer
+ *	protocol (ULP)
  */
 struct rxe_dm {
 	struct ib_dm ibdm;
@@ -96,7 +97,7 @@ static int rxe_dm_let_map(struct rxe_dev *rxe, struct rxe_dm *dm,
 /**
  * rxe_alloc_dm - the op alloc_dm
  * @device: the device
- * @context: context of the owner, or NULL for a kernel user
+ * @context: context of the owner, or NULL for a ULP
  * @attr: length in bytes, alignment as a power of two
  * @attrs: the call; it returns where the process maps the memory
  *
