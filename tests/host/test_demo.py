@@ -315,7 +315,7 @@ class WholeRun(InDirectory):
                 break
             time.sleep(0.1)
         else:
-            self.fail("processes are left")
+            self.fail("processes of the demo still run 5 s after the interrupt")
 
 
 class Convert(InDirectory):
