@@ -26,7 +26,7 @@ scoreboard: ready ## rdma-core's suite on the stock stack beside ours, and on th
 report: ## one page of the results so far, build/report/index.html
 	@scripts/report
 
-series: ## write the mails of each series to build/series; SIGNOFF="Name <mail>" signs them
+series: ## write the patches of each series as mails to build/series; SIGNOFF="Name <mail>" signs them
 	@scripts/series $(if $(SIGNOFF),--signoff "$$SIGNOFF")
 
 check-series: ## prove that each series applies, builds and is clean, patch by patch

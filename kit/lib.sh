@@ -192,9 +192,9 @@ series_of() {
 	esac
 }
 
-# A series is a directory of mails with its letter, cover.md, beside them: a folder NN-name
-# of $patches, whose number gives the order, or $patches itself if the project has one
-# series only; that one is called ".".  In the joined tree the last lines of a commit's
+# A series is a directory of patches with its cover letter, cover.md, beside them: a folder
+# NN-name of $patches, whose number gives the order, or $patches itself if the project has
+# one series only; that one is called ".".  In the joined tree the last lines of a commit's
 # message say "Series: NN-name", and nothing for ".".
 
 # series_names: print the series of the project in their order.
@@ -203,10 +203,10 @@ series_names() {
 		-regex '\./([0-9]{2}-[a-z0-9-]+/)?cover\.md' -printf '%P\n' | xargs -r dirname | LC_ALL=C sort)
 }
 
-# has_mails: whether the project has a mail in any series.
-has_mails() { [ -n "$(find "$patches" -name '*.patch' -print -quit 2>/dev/null)" ]; }
+# has_patches: whether the project has a patch in any series.
+has_patches() { [ -n "$(find "$patches" -name '*.patch' -print -quit 2>/dev/null)" ]; }
 
-# depends_on SERIES: print the series that its letter names in a line "Depends on: ".
+# depends_on SERIES: print the series that its cover letter names in a line "Depends on: ".
 depends_on() { sed -n 's/^Depends on: //p' "$patches/$1/cover.md" | tr -s ', ' '\n'; }
 
 # message_series, message_text: of a commit's message on stdin print its series, or the

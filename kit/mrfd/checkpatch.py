@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read what checkpatch.pl printed about each mail of a series.
+"""Read what checkpatch.pl printed about each patch of a series.
 
     checkpatch.py OUTPUT...
 
 Beside each file OUTPUT write OUTPUT.findings: the findings that are not in the table
 ALLOWED.  Print how often each entry of the table was used.  An output that has neither
-a finding nor checkpatch's line for a clean mail is a finding too: checkpatch did not run.
+a finding nor checkpatch's line for a clean patch is a finding too: checkpatch did not run.
 """
 
 import collections

@@ -5,7 +5,7 @@
 
 The names are relative to DIRECTORY.  A file has the licence if one of its first 15
 lines says so (SPDX-License-Identifier), inside a comment or not, with parentheses or
-not.  In a mail that line is in the head.  A file that is empty or binary needs none.
+not.  In a patch that line is in the head.  A file that is empty or binary needs none.
 The exception that headers of the kernel's uAPI have, so that any program may include
 them, makes no other licence of it.
 """
@@ -20,14 +20,14 @@ UAPI = re.compile(r"\((\S+) WITH Linux-syscall-note\)")
 SPDX = re.compile(r"SPDX-License-Identifier:\s*(.*?)\s*(\*/|-->|['\"])?$")
 
 
-def licence_of(text, mail=False):
+def licence_of(text, patch=False):
     """The licence that a text names, or None."""
     for line in itertools.islice(text.splitlines(), LINES):
         match = SPDX.search(line.rstrip())
         if match:
             name = UAPI.sub(r"\1", match[1])
             return name[1:-1] if name.startswith("(") and name.endswith(")") else name
-        if mail and not line:
+        if patch and not line:
             return None
     return None
 

@@ -115,8 +115,8 @@ class ProjectTest(unittest.TestCase):
 
 
 class JoinedTest(ProjectTest):
-    """With a pristine "kernel" of a few files, given by LINUX_SRC, and the whole files
-    that the mail BRING brings."""
+    """With a pristine "kernel" of a few files, given by LINUX_SRC, and the new files
+    that the patch BRING brings."""
 
     def setUp(self):
         super().setUp()

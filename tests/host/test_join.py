@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Tests of scripts/join, refresh and series, with one series.
 
-Each test has a project of its own in a temporary directory, with two mails, the whole
+Each test has a project of its own in a temporary directory, with two patches, the new
 files that they bring, and a pristine "kernel" of a few files, given by LINUX_SRC.
 """
 
@@ -230,8 +230,8 @@ class JoinTest(JoinedTest):
         self.git(self.tree, 'commit', '-q', '-m', 'c: Add it', '-m', 'For b.')
         head = self.git(self.tree, 'rev-parse', 'HEAD^{tree}')
         self.assertEqual(self.script('refresh', 'linux').returncode, 0)
-        mail = (self.project / 'patches/linux-6.12/0003-c-Add-it.patch').read_text()
-        self.assertIn('Brings: drivers/c.c', mail)
+        patch = (self.project / 'patches/linux-6.12/0003-c-Add-it.patch').read_text()
+        self.assertIn('Brings: drivers/c.c', patch)
         # Joining goes on from there, even with a further edit before it.
         self.write(self.project, {'kernel/drivers/c.c': 'long c;\n'})
         self.join()
@@ -281,8 +281,8 @@ class JoinTest(JoinedTest):
     def test_git_am_of_series_gives_joined_tree(self):
         done = self.script('series', '--signoff', 'Jörg Tester <joerg@example.org>', 'linux')
         self.assertEqual(done.returncode, 0, done.stderr)
-        mails = sorted((self.project / 'build/series/linux').glob('*.patch'))
-        self.assertEqual([m.name for m in mails], [
+        patches = sorted((self.project / 'build/series/linux').glob('*.patch'))
+        self.assertEqual([p.name for p in patches], [
             '0000-cover-letter.patch', '0001-a-Make-line-two-long.patch',
             '0002-new-Add-a-driver.patch'])
         pristine = self.dir / 'pristine'
@@ -290,7 +290,7 @@ class JoinTest(JoinedTest):
         self.git(pristine, 'init', '-q')
         self.git(pristine, 'add', '-A', '-f')
         self.git(pristine, 'commit', '-q', '-m', 'base')
-        self.git(pristine, 'am', '-q', *mails[1:])
+        self.git(pristine, 'am', '-q', *patches[1:])
         self.assertEqual(self.git(pristine, 'rev-parse', 'HEAD^{tree}'),
                          self.git(self.tree, 'rev-parse', 'mrfd^{tree}'))
         self.assertEqual(self.git(pristine, 'log', '-2', '--format=%an <%ae>').splitlines(),
@@ -306,14 +306,14 @@ class JoinTest(JoinedTest):
 
     def test_cover_letter_has_text_and_diffstat(self):
         self.script('series', '--signoff', 'A Tester <a@example.org>', 'linux')
-        letter = (self.project / 'build/series/linux/0000-cover-letter.patch').read_text()
-        self.assertIn('From: A Tester <a@example.org>\n', letter)
-        self.assertIn('Subject: [PATCH 0/2] Drivers that do nothing\n', letter)
-        self.assertIn('\nThe reason is told here.\n', letter)
-        self.assertIn('4 files changed', letter)
-        self.assertNotIn('***', letter)
-        self.assertNotIn('SPDX', letter)
-        self.assertNotIn(str(self.dir), letter)
+        cover = (self.project / 'build/series/linux/0000-cover-letter.patch').read_text()
+        self.assertIn('From: A Tester <a@example.org>\n', cover)
+        self.assertIn('Subject: [PATCH 0/2] Drivers that do nothing\n', cover)
+        self.assertIn('\nThe reason is told here.\n', cover)
+        self.assertIn('4 files changed', cover)
+        self.assertNotIn('***', cover)
+        self.assertNotIn('SPDX', cover)
+        self.assertNotIn(str(self.dir), cover)
 
     def test_series_takes_relative_tree_and_output(self):
         self.join()
@@ -327,9 +327,9 @@ class JoinTest(JoinedTest):
         done = self.script('series', 'linux')
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('SIGNOFF=', done.stderr)
-        mail = (self.project / 'build/series/linux/0001-a-Make-line-two-long.patch').read_text()
-        self.assertIn('From: mrfd <mrfd@localhost>\n', mail)
-        self.assertNotIn('Signed-off-by', mail)
+        patch = (self.project / 'build/series/linux/0001-a-Make-line-two-long.patch').read_text()
+        self.assertIn('From: mrfd <mrfd@localhost>\n', patch)
+        self.assertNotIn('Signed-off-by', patch)
 
     def test_series_is_reproducible_and_drops_stale_files(self):
         def read():

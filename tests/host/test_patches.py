@@ -26,17 +26,17 @@ COVER = '''\
 The reason is told here.
 '''
 
-# Prints who is named in MAINTAINERS for what the mails touch.  Each line of it is a
-# role, a text in the mail, an address; --no-m, --no-r or --no-l leaves a role out.
+# Prints who is named in MAINTAINERS for what the patches touch.  Each line of it is a
+# role, a text in the patch, an address; --no-m, --no-r or --no-l leaves a role out.
 GET_MAINTAINER = '''\
 die if -e "$ENV{HOME}/.get_maintainer.conf";
 my %off = map { $_ => 1 } @ARGV;
-my $mails = join ' ', grep { /patch$/ } @ARGV;
-$mails = `cat $mails`;
+my $patches = join ' ', grep { /patch$/ } @ARGV;
+$patches = `cat $patches`;
 open my $list, '<', 'MAINTAINERS' or die;
 while (<$list>) {
 	my ($role, $file, $who) = split;
-	print "$who\\n" if $mails =~ /$file/ && !$off{'--no-' . lc $role};
+	print "$who\\n" if $patches =~ /$file/ && !$off{'--no-' . lc $role};
 }
 '''
 
@@ -128,9 +128,9 @@ class PatchesTest(JoinedTest):
         self.assertEqual(sorted(path.name for path in self.patches.glob('*/*.patch')), [
             '0001-a-Make-line-two-long.patch', '0001-a-Make-line-two-short.patch',
             '0001-new-Add-a-driver.patch', '0002-b-Mine.patch'])
-        mail = (self.patches / '03-short/0002-b-Mine.patch').read_text()
-        self.assertIn('\n\nFor me.\n\nFixes: 0123456789ab ("b: Yours")\n---\n', mail)
-        self.assertNotIn('Series', mail)
+        patch = (self.patches / '03-short/0002-b-Mine.patch').read_text()
+        self.assertIn('\n\nFor me.\n\nFixes: 0123456789ab ("b: Yours")\n---\n', patch)
+        self.assertNotIn('Series', patch)
         self.join()
         self.assertEqual(self.git(self.tree, 'rev-parse', 'mrfd^{tree}'), tree)
 
@@ -194,19 +194,19 @@ class PatchesTest(JoinedTest):
 
     def test_cover_letter_names_dependencies_by_title(self):
         self.made('series', 'linux')
-        letter = self.mails()['03-short/0000-cover-letter.patch']
-        self.assertIn('\nDepends on:\n  A long line\n', letter)
-        self.assertNotIn('01-long', letter)
+        cover = self.mails()['03-short/0000-cover-letter.patch']
+        self.assertIn('\nDepends on:\n  A long line\n', cover)
+        self.assertNotIn('01-long', cover)
 
     def test_git_am_of_all_series_gives_joined_tree(self):
         self.made('series', '--signoff', 'A Tester <a@example.org>', 'linux')
-        mails = sorted((self.project / 'build/series/linux').glob('*/000[1-9]*.patch'))
+        patches = sorted((self.project / 'build/series/linux').glob('*/000[1-9]*.patch'))
         pristine = self.dir / 'pristine'
         shutil.copytree(self.upstream, pristine, symlinks=True)
         self.git(pristine, 'init', '-q')
         self.git(pristine, 'add', '-A', '-f')
         self.git(pristine, 'commit', '-q', '-m', 'base')
-        self.git(pristine, 'am', '-q', *mails)
+        self.git(pristine, 'am', '-q', *patches)
         self.assertEqual(self.git(pristine, 'rev-parse', 'HEAD^{tree}'),
                          self.git(self.tree, 'rev-parse', 'mrfd^{tree}'))
 
@@ -248,8 +248,8 @@ class PatchesTest(JoinedTest):
         shutil.copytree(TOP / 'kit/mrfd', self.project / 'kit/mrfd', dirs_exist_ok=True,
                         ignore=shutil.ignore_patterns('__pycache__'))
         self.stub('scripts/enter', 'cd "${0%/*}/../build/check-series/checkpatch" || exit\n'
-                  'find . -name "*.patch" | while read -r mail; do\n'
-                  '\techo " has no obvious style problems" >"$mail.out"\ndone\n')
+                  'find . -name "*.patch" | while read -r patch; do\n'
+                  '\techo " has no obvious style problems" >"$patch.out"\ndone\n')
         said = self.script('check-series', '--quick', 'linux').stdout
         return [line for line in said.splitlines() if 'pristine' in line or 'checkpatch' in line]
 
@@ -279,20 +279,20 @@ class PatchesTest(JoinedTest):
 
 
 class OverviewTest(unittest.TestCase):
-    """What our own letters and patches/README.md say."""
+    """What our own cover letters and patches/README.md say."""
 
-    def letters(self):
+    def covers(self):
         return {path.parent.name: path.read_text() for path in sorted(TOP.glob('patches/linux-*/*/cover.md'))}
 
     def test_overview_lists_series_and_dependencies(self):
         depends = {name: ''.join(re.findall('^Depends on: (.*)$', text, re.MULTILINE))
-                   for name, text in self.letters().items()}
+                   for name, text in self.covers().items()}
         said = re.findall(r'^\| \[(\S+)\]\(linux-\S+/\1/cover.md\) \| .+ \| (.*?) ?\|$',
                           (TOP / 'patches/README.md').read_text(), re.MULTILINE)
         self.assertEqual(said, list(depends.items()))
 
     def test_tests_named_in_cover_letters_exist(self):
-        for name, text in self.letters().items():
+        for name, text in self.covers().items():
             commands = re.findall(r'^  make check (.*?)(?:  .*)?$', text, re.MULTILINE)
             self.assertTrue(commands, name)
             for command in commands:

@@ -86,8 +86,8 @@ class LicenceTest(unittest.TestCase):
 
     def test_spdx_line_of_patch_is_in_its_head(self):
         text = 'Subject: a\n\nSPDX-License-Identifier: GPL-2.0\n'
-        self.assertIsNone(licence_of(text, mail=True))
-        self.assertEqual(licence_of(text.replace('\n\n', '\n'), mail=True), 'GPL-2.0')
+        self.assertIsNone(licence_of(text, patch=True))
+        self.assertEqual(licence_of(text.replace('\n\n', '\n'), patch=True), 'GPL-2.0')
 
     def test_files_without_licence_are_named(self):
         with tempfile.TemporaryDirectory() as where:
