@@ -193,7 +193,7 @@ class CommandLines(unittest.TestCase):
         case = "tests.host.test_cases.Reader.test_tap_is_read"
         words, guest = self.words(f"host/cases: {case}")
         self.assertEqual((words[1:], guest), (["-m", "unittest", "-v", case], None))
-        words, guest = self.words("model/table: finds_nothing_by_a_wrong_number")
+        words, guest = self.words("model/table: wrong_number_finds_nothing")
         self.assertEqual((words[1:], guest),
                          (["env", "CMOCKA_MESSAGE_OUTPUT=tap", "/product/test_table"], None))
         corpus = "/mrfd/devices/connectx/fuzz/corpus/fuzz_wqe"

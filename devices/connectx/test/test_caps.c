@@ -31,7 +31,7 @@ static void enabled(struct hca *hca)
 }
 
 /* Those whose value the driver depends on. */
-static void says_what_the_driver_needs(void **state)
+static void general_caps_match_the_drivers_needs(void **state)
 {
 	static const struct { size_t bit, width; uint32_t value; } t[] = {
 #define CHECK(name_, value_) { IFC_BIT(cmd_hca_cap, name_), IFC_WIDTH(cmd_hca_cap, name_), value_ }
@@ -68,7 +68,7 @@ static void says_what_the_driver_needs(void **state)
 	assert_int_equal(1 << CAP(hca, log_max_ra_req_qp), QP_READS);
 }
 
-static void refuses_other_types(void **state)
+static void other_cap_types_are_bad_param(void **state)
 {
 	struct hca *hca = *state;
 	u8 q[16] = { 0 };
@@ -87,7 +87,7 @@ static void refuses_other_types(void **state)
 }
 
 /* As the driver does it: all that is current, with a few fields changed. */
-static void takes_the_writable_fields(void **state)
+static void set_hca_cap_changes_writable_fields_only(void **state)
 {
 	struct hca *hca = *state;
 
@@ -112,7 +112,7 @@ static void takes_the_writable_fields(void **state)
 	assert_int_equal(CAP(hca, log_max_qp), HCA_LOG_QPS);
 }
 
-static void refuses_more_than_the_maximum(void **state)
+static void caps_above_the_maximum_are_bad_param(void **state)
 {
 	struct hca *hca = *state;
 
@@ -126,7 +126,7 @@ static void refuses_more_than_the_maximum(void **state)
 	assert_int_equal(CAP(hca, log_max_qp), HCA_LOG_QPS);
 }
 
-static void sets_before_init_only(void **state)
+static void set_hca_cap_in_wrong_state_is_bad_sys_state(void **state)
 {
 	struct hca *hca = *state;
 
@@ -137,7 +137,7 @@ static void sets_before_init_only(void **state)
 }
 
 /* The driver sends the byte order alone, and zeros. */
-static void merges_the_atomic_ones(void **state)
+static void set_of_atomic_caps_keeps_other_fields(void **state)
 {
 	struct hca *hca = *state;
 
@@ -156,7 +156,7 @@ static void merges_the_atomic_ones(void **state)
 	assert_int_equal(set(hca, ATOMIC), CMD_BAD_PARAM);
 }
 
-static void switches_odp_on(void **state)
+static void set_hca_cap_switches_odp_on_and_off(void **state)
 {
 	struct hca *hca = *state;
 	void *memory = IFC_PTR(odp_cap, caps, memory_page_fault_scheme_cap), *rc;
@@ -189,7 +189,7 @@ static void switches_odp_on(void **state)
 		assert_int_equal(caps[i], 0);
 }
 
-static void describes_device_memory(void **state)
+static void device_memory_caps_describe_memic(void **state)
 {
 	struct hca *hca = *state;
 
@@ -207,14 +207,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, rig_setup, rig_teardown)
-		T(says_what_the_driver_needs),
-		T(refuses_other_types),
-		T(takes_the_writable_fields),
-		T(refuses_more_than_the_maximum),
-		T(sets_before_init_only),
-		T(merges_the_atomic_ones),
-		T(switches_odp_on),
-		T(describes_device_memory),
+		T(general_caps_match_the_drivers_needs),
+		T(other_cap_types_are_bad_param),
+		T(set_hca_cap_changes_writable_fields_only),
+		T(caps_above_the_maximum_are_bad_param),
+		T(set_hca_cap_in_wrong_state_is_bad_sys_state),
+		T(set_of_atomic_caps_keeps_other_fields),
+		T(set_hca_cap_switches_odp_on_and_off),
+		T(device_memory_caps_describe_memic),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,7 +75,7 @@ static u8 *make_entry(unsigned int slot, const u8 *in, size_t in_len, size_t out
 
 static const u8 enable_hca[16] = { 0x01, 0x04 };
 
-static void runs_an_inline_command(void **state)
+static void inline_command_runs(void **state)
 {
 	struct hca *hca = *state;
 	u8 *e;
@@ -92,7 +92,7 @@ static void runs_an_inline_command(void **state)
 	assert_int_equal(events, 0);
 }
 
-static void carries_long_inputs_and_outputs(void **state)
+static void mailboxes_carry_long_inputs_and_outputs(void **state)
 {
 	static u8 in[16 + 4096], out[16 + 4096];
 	struct hca *hca = *state;
@@ -121,7 +121,7 @@ static void carries_long_inputs_and_outputs(void **state)
 	assert_int_equal(CAP(hca, log_max_qp), 9);
 }
 
-static void refuses_lengths(void **state)
+static void bad_lengths_are_delivery_errors(void **state)
 {
 	static const struct { uint32_t in, out; u8 delivery; } t[] = {
 		{ 0, 16, 7 }, { 7, 16, 7 }, { (4u << 20) + 1, 16, 7 }, { 0xffffffff, 16, 7 },
@@ -144,7 +144,7 @@ static void refuses_lengths(void **state)
 }
 
 /* All there, and one byte more than the model takes. */
-static void bounds_the_input(void **state)
+static void input_is_at_most_4_mib(void **state)
 {
 	const size_t most = 4u << 20;
 	struct hca *hca = *state;
@@ -164,7 +164,7 @@ static void bounds_the_input(void **state)
 
 enum { IN, OUT };
 
-static void refuses_broken_chains(void **state)
+static void broken_mailbox_chains_are_delivery_errors(void **state)
 {
 	/* What is written, at which offset of the second mailbox or of the entry. */
 	static const struct {
@@ -213,7 +213,7 @@ static void refuses_broken_chains(void **state)
 	assert_true(hca->enabled);
 }
 
-static void refuses_other_entries(void **state)
+static void entries_of_other_type_or_owner_do_not_run(void **state)
 {
 	struct hca *hca = *state;
 	u8 *e;
@@ -232,7 +232,7 @@ static void refuses_other_entries(void **state)
 	assert_false(hca->enabled);
 }
 
-static void bears_a_queue_elsewhere(void **state)
+static void queue_outside_of_memory_is_noted(void **state)
 {
 	struct hca *hca = *state;
 
@@ -250,7 +250,7 @@ static void bears_a_queue_elsewhere(void **state)
 }
 
 /* A driver that loads a second time reads the size of the queue again. */
-static void keeps_the_size_of_the_queue(void **state)
+static void queue_size_stays_in_its_register(void **state)
 {
 	struct hca *hca = *state;
 
@@ -265,7 +265,7 @@ static void keeps_the_size_of_the_queue(void **state)
 	assert_int_equal(hca->cmd.queue, 0);
 }
 
-static void completes_by_event(void **state)
+static void commands_complete_by_event(void **state)
 {
 	struct hca *hca = *state;
 
@@ -294,7 +294,7 @@ static void completes_by_event(void **state)
 	assert_int_equal(events, 4);
 }
 
-static void notes_an_unknown_command_once(void **state)
+static void unknown_command_is_bad_op_and_noted_once(void **state)
 {
 	struct hca *hca = *state;
 	u8 in[16] = { 0 }, out[16];
@@ -310,7 +310,7 @@ static void notes_an_unknown_command_once(void **state)
 }
 
 /* What ran, whether it was refused or not; nothing that the guest makes up. */
-static void times_each_command(void **state)
+static void executed_commands_are_timed(void **state)
 {
 	static const u8 unknown[16] = { 0x07, 0xff };
 	struct hca *hca = *state;
@@ -335,7 +335,7 @@ static void times_each_command(void **state)
 	assert_int_equal(s->row[0].count, 3);
 }
 
-static void refuses_before_init(void **state)
+static void commands_before_init_are_bad_sys_state(void **state)
 {
 	static const uint16_t late[] = {
 		ALLOC_PD, MLX5_CMD_OP_ALLOC_UAR, MLX5_CMD_OP_QUERY_ADAPTER,
@@ -351,7 +351,7 @@ static void refuses_before_init(void **state)
 	assert_int_equal(run(hca, MLX5_CMD_OP_INIT_HCA, 0, in, 64, out, 64), CMD_BAD_SYS_STATE);
 }
 
-static void checks_lengths_of_a_command(void **state)
+static void short_lengths_are_bad_input_or_output_len(void **state)
 {
 	struct hca *hca = *state;
 	u8 in[64] = { 0 }, out[64];
@@ -363,7 +363,7 @@ static void checks_lengths_of_a_command(void **state)
 			 CMD_BAD_OUTPUT_LEN);
 }
 
-static void checks_the_uid(void **state)
+static void unknown_uid_is_bad_param(void **state)
 {
 	struct hca *hca = *state;
 	u8 in[16] = { 0 }, out[16];
@@ -377,7 +377,7 @@ static void checks_the_uid(void **state)
 }
 
 /* The end of a fast teardown: nothing runs, and nothing is left that could reach memory. */
-static void stops_with_the_interface(void **state)
+static void disabled_interface_stops_commands(void **state)
 {
 	struct hca *hca = *state;
 	u8 in[16] = { 0 }, out[16];
@@ -400,7 +400,7 @@ static void stops_with_the_interface(void **state)
 }
 
 /* No entry and no mailbox may do more than fail.  For the sanitizers. */
-static void survives_noise(void **state)
+static void model_survives_random_commands(void **state)
 {
 	static const uint64_t places[] = { BOXES, BOXES + 1024, OUT_BOXES, QUEUE, 0, 1 };
 	struct hca *hca = *state;
@@ -435,7 +435,7 @@ static void survives_noise(void **state)
  * In the middle of an access a store takes effect later: a command may free what is in use.
  * The order of the stores stays, also for one that comes when the access is over.
  */
-static void waits_while_the_client_is_asked(void **state)
+static void commands_wait_while_qemu_is_asked(void **state)
 {
 	const uint32_t disabled = MLX5_INITIAL_SEG_NIC_INTERFACE_DISABLED << 8;
 	struct hca *hca = *state;
@@ -482,23 +482,23 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, rig_setup, rig_teardown)
-		T(runs_an_inline_command),
-		T(carries_long_inputs_and_outputs),
-		T(refuses_lengths),
-		T(bounds_the_input),
-		T(refuses_broken_chains),
-		T(refuses_other_entries),
-		T(bears_a_queue_elsewhere),
-		T(keeps_the_size_of_the_queue),
-		T(completes_by_event),
-		T(notes_an_unknown_command_once),
-		T(times_each_command),
-		T(refuses_before_init),
-		T(checks_lengths_of_a_command),
-		T(checks_the_uid),
-		T(stops_with_the_interface),
-		T(survives_noise),
-		T(waits_while_the_client_is_asked),
+		T(inline_command_runs),
+		T(mailboxes_carry_long_inputs_and_outputs),
+		T(bad_lengths_are_delivery_errors),
+		T(input_is_at_most_4_mib),
+		T(broken_mailbox_chains_are_delivery_errors),
+		T(entries_of_other_type_or_owner_do_not_run),
+		T(queue_outside_of_memory_is_noted),
+		T(queue_size_stays_in_its_register),
+		T(commands_complete_by_event),
+		T(unknown_command_is_bad_op_and_noted_once),
+		T(executed_commands_are_timed),
+		T(commands_before_init_are_bad_sys_state),
+		T(short_lengths_are_bad_input_or_output_len),
+		T(unknown_uid_is_bad_param),
+		T(disabled_interface_stops_commands),
+		T(model_survives_random_commands),
+		T(commands_wait_while_qemu_is_asked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
  */
 #include "guest_cq.h"
 
-static void test_entries_over_laps(void **state)
+static void cqes_arrive_over_many_laps(void **state)
 {
 	int big;
 
@@ -34,7 +34,7 @@ static void test_entries_over_laps(void **state)
 }
 
 /* Buffer at 64 bytes into its pages, so that an entry of 128 lies on two of them. */
-static void test_entry_on_two_pages(void **state)
+static void cqe_may_cross_pages(void **state)
 {
 	u8 in[CREATE_BYTES], out[IFC_BYTES(create_cq_out)];
 	void *cqc = create_in(in, 6, true, 0, 0);
@@ -55,7 +55,7 @@ static void test_entry_on_two_pages(void **state)
 	assert_int_equal(be32_at(ram + 0x30000 + 128 + 44), 33);
 }
 
-static void test_arm(void **state)
+static void armed_cq_sends_one_event(void **state)
 {
 	struct guest_cq g = make_cq(4, false, 0, 0);
 	const u8 *e;
@@ -79,7 +79,7 @@ static void test_arm(void **state)
 	assert_int_equal(events(), 1);
 }
 
-static void test_arm_that_crosses_an_event(void **state)
+static void arm_with_an_old_sequence_sends_no_event(void **state)
 {
 	struct guest_cq g = make_cq(4, false, 0, 0);
 
@@ -107,7 +107,7 @@ static void test_arm_that_crosses_an_event(void **state)
 	assert_int_equal(events(), 1);
 }
 
-static void test_solicited(void **state)
+static void solicited_arm_waits_for_a_solicited_cqe(void **state)
 {
 	struct guest_cq g = make_cq(4, false, 0, 0);
 
@@ -148,7 +148,7 @@ static void test_solicited(void **state)
 	assert_int_equal(events(), 1);
 }
 
-static void test_full_eq_keeps_completion_events(void **state)
+static void full_eq_keeps_completion_events(void **state)
 {
 	struct guest_cq g[20];
 	unsigned int i, n = 0;
@@ -170,7 +170,7 @@ static void test_full_eq_keeps_completion_events(void **state)
 	assert_true(list_empty(&eq->waiting));
 }
 
-static void test_moderation(void **state)
+static void moderation_delays_events_by_count_and_time(void **state)
 {
 	struct guest_cq g = make_cq(6, false, 4, 100);
 	uint32_t i;
@@ -235,7 +235,7 @@ static void test_moderation(void **state)
 	time_passes(1000000);
 }
 
-static void test_overrun(void **state)
+static void cq_overrun_is_a_lasting_error(void **state)
 {
 	struct guest_cq g = make_cq(2, false, 0, 0);
 	u8 before[256], out[IFC_BYTES(query_cq_out)];
@@ -270,7 +270,7 @@ static void test_overrun(void **state)
 	assert_int_equal(modify_cq(g.cq->number, 0, 3, 1, 1, 0), CMD_BAD_RES_STATE);
 }
 
-static void test_overrun_ignored(void **state)
+static void ignored_overrun_keeps_the_cq_usable(void **state)
 {
 	u8 in[CREATE_BYTES];
 	void *cqc = create_in(in, 2, false, 0, 0);
@@ -291,7 +291,7 @@ static void test_overrun_ignored(void **state)
 }
 
 /* User space writes the record: whatever it says, no entry is lost without an event. */
-static void test_record_that_lies(void **state)
+static void lying_doorbell_record_overwrites_no_cqe(void **state)
 {
 	static const uint32_t lies[] = { 5, 1000, 0xffffff, 0xfffffffb, 0x80000000 };
 	unsigned int i, k;
@@ -312,7 +312,7 @@ static void test_record_that_lies(void **state)
 	cq_doorbell(hca, 0, 0);
 }
 
-static void test_memory_gone(void **state)
+static void unmapped_cq_memory_is_a_cq_error(void **state)
 {
 	struct guest_cq g = make_cq(2, false, 0, 0);
 	u8 out[IFC_BYTES(query_cq_out)];
@@ -335,7 +335,7 @@ static void test_memory_gone(void **state)
 }
 
 /* Padding: the half before an entry is written too, with zeros. */
-static void test_padding(void **state)
+static void padding_zeroes_the_half_before_a_cqe(void **state)
 {
 	for (unsigned int size = 1; size <= 2; size++) {
 		struct guest_cq g;
@@ -359,7 +359,7 @@ static void test_padding(void **state)
 	}
 }
 
-static void test_query_and_users(void **state)
+static void query_follows_modify_and_used_cq_stays(void **state)
 {
 	struct guest_cq g = make_cq(3, true, 5, 6);
 	uint32_t n = g.cq->number;
@@ -398,7 +398,7 @@ static void test_query_and_users(void **state)
 
 #define CQC(field) IFC_BIT(cqc, field), IFC_WIDTH(cqc, field)
 
-static void test_hostile_create(void **state)
+static void hostile_create_cq_is_refused(void **state)
 {
 	static const struct {
 		const char *what;
@@ -462,20 +462,20 @@ static void test_hostile_create(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_entries_over_laps),
-		TEST(test_entry_on_two_pages),
-		TEST(test_arm),
-		TEST(test_arm_that_crosses_an_event),
-		TEST(test_solicited),
-		TEST(test_full_eq_keeps_completion_events),
-		TEST(test_moderation),
-		TEST(test_overrun),
-		TEST(test_overrun_ignored),
-		TEST(test_record_that_lies),
-		TEST(test_memory_gone),
-		TEST(test_padding),
-		TEST(test_query_and_users),
-		TEST(test_hostile_create),
+		TEST(cqes_arrive_over_many_laps),
+		TEST(cqe_may_cross_pages),
+		TEST(armed_cq_sends_one_event),
+		TEST(arm_with_an_old_sequence_sends_no_event),
+		TEST(solicited_arm_waits_for_a_solicited_cqe),
+		TEST(full_eq_keeps_completion_events),
+		TEST(moderation_delays_events_by_count_and_time),
+		TEST(cq_overrun_is_a_lasting_error),
+		TEST(ignored_overrun_keeps_the_cq_usable),
+		TEST(lying_doorbell_record_overwrites_no_cqe),
+		TEST(unmapped_cq_memory_is_a_cq_error),
+		TEST(padding_zeroes_the_half_before_a_cqe),
+		TEST(query_follows_modify_and_used_cq_stays),
+		TEST(hostile_create_cq_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,7 +64,7 @@ static void resize_case(unsigned int before, unsigned int unpolled, unsigned int
 	memset(ram + CQ_AT, 0, 4096);
 }
 
-static void test_resize(void **state)
+static void resize_loses_no_completion(void **state)
 {
 	unsigned int before, unpolled, log_new;
 
@@ -82,7 +82,7 @@ static void test_resize(void **state)
 }
 
 /* The kernel's poll may meet the last entry before the command is over, and then changes. */
-static void test_resize_seen_by_poll(void **state)
+static void poll_goes_on_behind_the_resize_cqe(void **state)
 {
 	struct guest_cq g = make_cq(3, false, 0, 0), new = { .start = NEW_AT, .log_size = 4,
 							     .entry_size = 64 };
@@ -113,7 +113,7 @@ static void test_resize_seen_by_poll(void **state)
 	assert_int_equal(events(), 1);
 }
 
-static void test_resize_refused(void **state)
+static void refused_resize_changes_nothing(void **state)
 {
 	struct guest_cq g = make_cq(3, false, 0, 0);
 	uint32_t i, n = g.cq->number;
@@ -162,9 +162,9 @@ static void test_resize_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_resize),
-		TEST(test_resize_seen_by_poll),
-		TEST(test_resize_refused),
+		TEST(resize_loses_no_completion),
+		TEST(poll_goes_on_behind_the_resize_cqe),
+		TEST(refused_resize_changes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@ static struct wqe *post_ud(uint8_t opcode, uint64_t local, uint32_t len)
 	return w;
 }
 
-static void a_message_arrives_behind_its_grh(void **state)
+static void datagram_arrives_behind_its_grh(void **state)
 {
 	static const u8 zero[40];
 	struct wqe *w;
@@ -66,7 +66,7 @@ static void a_message_arrives_behind_its_grh(void **state)
 	world_end();
 }
 
-static void what_does_not_arrive(void **state)
+static void wrong_qkey_qpn_or_gid_drops_the_datagram(void **state)
 {
 	static const struct {
 		uint32_t qkey, dqpn;
@@ -105,7 +105,7 @@ static void what_does_not_arrive(void **state)
 	}
 }
 
-static void wqes_that_are_refused(void **state)
+static void bad_wqe_is_an_error_and_flushes_the_next(void **state)
 {
 	static const struct { u8 opcode; uint32_t len, lkey; u8 syndrome; } t[] = {
 		{ MLX5_OPCODE_SEND, 257, 0x1001, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR },
@@ -129,7 +129,7 @@ static void wqes_that_are_refused(void **state)
 	}
 }
 
-static void receives_that_are_too_small_or_bad(void **state)
+static void small_or_bad_receive_fails_the_receiver_only(void **state)
 {
 	for (int i = 0; i < 2; i++) {
 		datagrams_new(QP_UD);
@@ -146,7 +146,7 @@ static void receives_that_are_too_small_or_bad(void **state)
 }
 
 /* Each QP that is attached gets a copy, the sender too unless it asked not to. */
-static void multicast(void **state)
+static void each_attached_qp_gets_a_multicast_copy(void **state)
 {
 	for (int blocked = 0; blocked < 2; blocked++) {
 		struct wqe *w;
@@ -167,7 +167,7 @@ static void multicast(void **state)
 	}
 }
 
-static void management_has_its_own_numbers(void **state)
+static void management_qps_use_numbers_0_and_1(void **state)
 {
 	for (int smi = 0; smi < 2; smi++) {
 		struct packet *p;
@@ -196,7 +196,7 @@ static void management_has_its_own_numbers(void **state)
 }
 
 /* Its size, virtual lane and QP number are fixed, and it has no immediate data. */
-static void what_is_no_management_datagram(void **state)
+static void malformed_management_datagram_is_dropped(void **state)
 {
 	static const struct {
 		bool smi;
@@ -238,7 +238,7 @@ static void what_is_no_management_datagram(void **state)
 	}
 }
 
-static void pages_may_be_absent(void **state)
+static void datagram_waits_for_absent_pages(void **state)
 {
 	datagrams_new(QP_UD);
 	fake_mkeys[0].absent[0] = fake_mkeys[1].absent[0] = true;
@@ -271,7 +271,7 @@ static void pages_may_be_absent(void **state)
 }
 
 /* Others have taken the places of those that wait: the page is asked for all the same. */
-static void a_message_that_waits_may_not_be_kept(void **state)
+static void dropped_datagram_still_faults_its_page(void **state)
 {
 	datagrams_new(QP_UD);
 	hca.stalled = LINK_STALLED;
@@ -292,7 +292,7 @@ static void a_message_that_waits_may_not_be_kept(void **state)
 	world_end();
 }
 
-static void an_empty_pool_delays(void **state)
+static void empty_pool_delays_datagrams(void **state)
 {
 	datagrams_new(QP_UD);
 	fake_link.limit = 1;
@@ -307,7 +307,7 @@ static void an_empty_pool_delays(void **state)
 	world_end();
 }
 
-static void a_turn_that_lasts_long_ends(void **state)
+static void long_turn_ends_after_one_datagram(void **state)
 {
 	datagrams_new(QP_UD);
 	fake_loop.turn_over = true;
@@ -323,17 +323,17 @@ static void a_turn_that_lasts_long_ends(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_message_arrives_behind_its_grh),
-		cmocka_unit_test(what_does_not_arrive),
-		cmocka_unit_test(wqes_that_are_refused),
-		cmocka_unit_test(receives_that_are_too_small_or_bad),
-		cmocka_unit_test(multicast),
-		cmocka_unit_test(management_has_its_own_numbers),
-		cmocka_unit_test(what_is_no_management_datagram),
-		cmocka_unit_test(pages_may_be_absent),
-		cmocka_unit_test(a_message_that_waits_may_not_be_kept),
-		cmocka_unit_test(an_empty_pool_delays),
-		cmocka_unit_test(a_turn_that_lasts_long_ends),
+		cmocka_unit_test(datagram_arrives_behind_its_grh),
+		cmocka_unit_test(wrong_qkey_qpn_or_gid_drops_the_datagram),
+		cmocka_unit_test(bad_wqe_is_an_error_and_flushes_the_next),
+		cmocka_unit_test(small_or_bad_receive_fails_the_receiver_only),
+		cmocka_unit_test(each_attached_qp_gets_a_multicast_copy),
+		cmocka_unit_test(management_qps_use_numbers_0_and_1),
+		cmocka_unit_test(malformed_management_datagram_is_dropped),
+		cmocka_unit_test(datagram_waits_for_absent_pages),
+		cmocka_unit_test(dropped_datagram_still_faults_its_page),
+		cmocka_unit_test(empty_pool_delays_datagrams),
+		cmocka_unit_test(long_turn_ends_after_one_datagram),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

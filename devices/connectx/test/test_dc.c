@@ -196,7 +196,7 @@ static const u8 *expect_receive(u8 opcode, uint32_t bytes, uint16_t counter)
 	return cqe;
 }
 
-static void all_operations_move_data(void **state)
+static void send_write_and_read_move_data(void **state)
 {
 	u8 *data = memory + DATA, *far = data + DATA_SIZE;
 	const u8 *cqe;
@@ -236,7 +236,7 @@ static void all_operations_move_data(void **state)
 	assert_null(next_cqe());
 }
 
-static void atomics_return_what_was_there(void **state)
+static void atomics_return_the_old_value(void **state)
 {
 	u8 *far = memory + DATA + DATA_SIZE, *p;
 	uint64_t value = htole64(40), got;
@@ -262,7 +262,7 @@ static void atomics_return_what_was_there(void **state)
 }
 
 /* rdma-core's tests use a GRH always. */
-static void a_global_path_works(void **state)
+static void send_by_a_global_path_arrives(void **state)
 {
 	u8 *p = put_target(dctn, KEY);
 
@@ -275,7 +275,7 @@ static void a_global_path_works(void **state)
 	expect_send(0);
 }
 
-static void short_messages_may_lie_in_the_cqe(void **state)
+static void short_messages_are_scattered_to_the_cqe(void **state)
 {
 	static const u8 zeros[40];
 	const u8 *cqe;
@@ -302,7 +302,7 @@ static void short_messages_may_lie_in_the_cqe(void **state)
 }
 
 /* The SRQ is empty at first. */
-static void receives_may_come_late(void **state)
+static void send_waits_for_a_late_receive(void **state)
 {
 	post_send_to(dctn, KEY, 100);
 	run_turns(50);
@@ -318,7 +318,7 @@ static void receives_may_come_late(void **state)
 }
 
 /* The initiator fails, the DCT goes on; after a reset the initiator does too. */
-static void a_wrong_key_fails_the_initiator(void **state)
+static void wrong_dc_key_fails_the_initiator_only(void **state)
 {
 	post_srq(100, DATA_SIZE);
 	post_send_to(dctn, KEY ^ 1, 100);
@@ -339,7 +339,7 @@ static void a_wrong_key_fails_the_initiator(void **state)
 }
 
 /* What libmlx5 sees of an access that the mkey does not permit. */
-static void a_wrong_rkey_is_an_access_error(void **state)
+static void wrong_rkey_is_a_remote_access_error(void **state)
 {
 	u8 *p = put_remote(put_target(dctn, KEY), DATA_SIZE);
 
@@ -358,7 +358,7 @@ static const u8 *event_at(unsigned int n)
 }
 
 /* The driver waits for this event before it destroys a DCT. */
-static void draining_says_so(void **state)
+static void drained_dct_sends_an_event(void **state)
 {
 	void *dctc = IFC_PTR(query_dct_out, out, dct_context_entry);
 
@@ -390,7 +390,7 @@ static enum cmd_status create_with(size_t bit, size_t width, uint32_t value)
 #define CREATE_WITH(field, value) \
 	create_with(IFC_BIT(dctc, field), IFC_WIDTH(dctc, field), value)
 
-static void what_makes_no_sense_is_refused(void **state)
+static void bad_dct_and_dci_contexts_are_refused(void **state)
 {
 	size_t memory_before = hca->memory;
 
@@ -417,7 +417,7 @@ static void what_makes_no_sense_is_refused(void **state)
 }
 
 /* One kind's commands do not find the other kind, nor those of a process the driver's. */
-static void commands_find_their_own_kind(void **state)
+static void qp_and_dct_commands_find_their_own_kind(void **state)
 {
 	IFC_SET(query_qp_in, in, qpn, dctn);
 	assert_int_equal(status_of(MLX5_CMD_OP_QUERY_QP, IFC_BYTES(query_qp_in),
@@ -441,7 +441,7 @@ static void commands_find_their_own_kind(void **state)
 	assert_int_equal(STATUS_OF(DRAIN_DCT, drain_dct), CMD_BAD_RES);
 }
 
-static void what_a_dct_uses_stays(void **state)
+static void srq_and_cq_of_a_dct_stay(void **state)
 {
 	IFC_SET(destroy_rmp_in, in, rmpn, srqn);
 	assert_int_equal(STATUS_OF(DESTROY_RMP, destroy_rmp), CMD_BAD_RES_STATE);
@@ -457,7 +457,7 @@ static void what_a_dct_uses_stays(void **state)
 }
 
 /* Optional attributes that some drivers give. */
-static void an_initiator_takes_its_attributes(void **state)
+static void dci_takes_optional_attributes(void **state)
 {
 	static const struct { uint16_t op; uint32_t mask; } steps[] = {
 		{ MLX5_CMD_OP_RST2INIT_QP, 0 }, { MLX5_CMD_OP_INIT2INIT_QP, 1 << 21 | 1 << 4 },
@@ -487,7 +487,7 @@ static void an_initiator_takes_its_attributes(void **state)
 }
 
 /* So that its room at the target can be given to others. */
-static void who_goes_closes_its_connection(void **state)
+static void reset_or_destroyed_dci_closes_its_connection(void **state)
 {
 	struct dct *dct = qp_get(hca, dctn)->dct;
 
@@ -515,7 +515,7 @@ static void who_goes_closes_its_connection(void **state)
 }
 
 /* At any time, one end or the other goes; nothing of it is left. */
-static void either_end_may_go_at_any_time(void **state)
+static void dci_or_dct_destroyed_in_traffic_leaks_nothing(void **state)
 {
 	size_t before;
 
@@ -558,20 +558,20 @@ static void either_end_may_go_at_any_time(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(all_operations_move_data),
-		TEST(atomics_return_what_was_there),
-		TEST(a_global_path_works),
-		TEST(short_messages_may_lie_in_the_cqe),
-		TEST(receives_may_come_late),
-		TEST(a_wrong_key_fails_the_initiator),
-		TEST(a_wrong_rkey_is_an_access_error),
-		TEST(draining_says_so),
-		TEST(what_makes_no_sense_is_refused),
-		TEST(commands_find_their_own_kind),
-		TEST(what_a_dct_uses_stays),
-		TEST(an_initiator_takes_its_attributes),
-		TEST(who_goes_closes_its_connection),
-		TEST(either_end_may_go_at_any_time),
+		TEST(send_write_and_read_move_data),
+		TEST(atomics_return_the_old_value),
+		TEST(send_by_a_global_path_arrives),
+		TEST(short_messages_are_scattered_to_the_cqe),
+		TEST(send_waits_for_a_late_receive),
+		TEST(wrong_dc_key_fails_the_initiator_only),
+		TEST(wrong_rkey_is_a_remote_access_error),
+		TEST(drained_dct_sends_an_event),
+		TEST(bad_dct_and_dci_contexts_are_refused),
+		TEST(qp_and_dct_commands_find_their_own_kind),
+		TEST(srq_and_cq_of_a_dct_stay),
+		TEST(dci_takes_optional_attributes),
+		TEST(reset_or_destroyed_dci_closes_its_connection),
+		TEST(dci_or_dct_destroyed_in_traffic_leaks_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,7 +28,7 @@ static struct packet taken(u8 op)
 	return p;
 }
 
-static void headers_say_all(void **state)
+static void request_headers_name_the_connection(void **state)
 {
 	struct packet p;
 
@@ -47,7 +47,7 @@ static void headers_say_all(void **state)
 	world_end();
 }
 
-static void a_path_is_that_of_the_work_request(void **state)
+static void path_comes_from_the_work_request(void **state)
 {
 	struct packet p;
 	struct wqe *w;
@@ -78,7 +78,7 @@ static void a_path_is_that_of_the_work_request(void **state)
 }
 
 /* Work for one target is in flight together; another target waits for all of it. */
-static void a_new_target_waits_for_the_old_one(void **state)
+static void new_target_waits_for_the_old_one(void **state)
 {
 	struct packet p;
 
@@ -112,7 +112,7 @@ static void a_new_target_waits_for_the_old_one(void **state)
 }
 
 /* Each part of an address makes another target. */
-static void what_a_target_is(void **state)
+static void each_address_part_makes_a_new_target(void **state)
 {
 	for (int i = 0; i < 6; i++) {
 		struct wqe *w;
@@ -146,7 +146,7 @@ static void send_one(void)
 }
 
 /* After a timeout without work; the next work request begins anew. */
-static void an_idle_connection_is_closed(void **state)
+static void idle_connection_is_closed(void **state)
 {
 	struct packet p;
 
@@ -178,7 +178,7 @@ static void work_after_a_pause_begins_a_connection(void **state)
 }
 
 /* What is sent again has the headers that it had. */
-static void a_retransmission_is_of_the_same_connection(void **state)
+static void retransmission_keeps_its_connection(void **state)
 {
 	struct packet p;
 
@@ -199,7 +199,7 @@ static void a_retransmission_is_of_the_same_connection(void **state)
 	world_end();
 }
 
-static void naks_are_errors(void **state)
+static void naks_become_completion_errors(void **state)
 {
 	static const struct { u8 code, syndrome; } t[] = {
 		{ NAK_REMOTE_ACCESS, MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR },
@@ -221,7 +221,7 @@ static void naks_are_errors(void **state)
 }
 
 /* Nobody answers for a DCT that does not exist. */
-static void an_unknown_dct_is_silent(void **state)
+static void unknown_dct_ends_in_retry_exceeded(void **state)
 {
 	begin();
 	qps[0].retry_count = 2;
@@ -237,7 +237,7 @@ static void an_unknown_dct_is_silent(void **state)
 	world_end();
 }
 
-static void a_wrong_key_is_a_remote_access_error(void **state)
+static void wrong_dc_key_is_a_remote_access_error(void **state)
 {
 	begin();
 	post(0, MLX5_OPCODE_RDMA_WRITE, 0, 0, 700)->av.dc_key++;
@@ -294,7 +294,7 @@ static void play_two_targets(void)
 	world_end();
 }
 
-static void two_targets_on_any_network(void **state)
+static void two_targets_survive_loss_copies_and_delay(void **state)
 {
 	int packets;
 
@@ -310,17 +310,17 @@ static void two_targets_on_any_network(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(headers_say_all),
-		cmocka_unit_test(a_path_is_that_of_the_work_request),
-		cmocka_unit_test(a_new_target_waits_for_the_old_one),
-		cmocka_unit_test(what_a_target_is),
-		cmocka_unit_test(an_idle_connection_is_closed),
+		cmocka_unit_test(request_headers_name_the_connection),
+		cmocka_unit_test(path_comes_from_the_work_request),
+		cmocka_unit_test(new_target_waits_for_the_old_one),
+		cmocka_unit_test(each_address_part_makes_a_new_target),
+		cmocka_unit_test(idle_connection_is_closed),
 		cmocka_unit_test(work_after_a_pause_begins_a_connection),
-		cmocka_unit_test(a_retransmission_is_of_the_same_connection),
-		cmocka_unit_test(naks_are_errors),
-		cmocka_unit_test(an_unknown_dct_is_silent),
-		cmocka_unit_test(a_wrong_key_is_a_remote_access_error),
-		cmocka_unit_test(two_targets_on_any_network),
+		cmocka_unit_test(retransmission_keeps_its_connection),
+		cmocka_unit_test(naks_become_completion_errors),
+		cmocka_unit_test(unknown_dct_ends_in_retry_exceeded),
+		cmocka_unit_test(wrong_dc_key_is_a_remote_access_error),
+		cmocka_unit_test(two_targets_survive_loss_copies_and_delay),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,7 @@ static unsigned int halves(void)
 }
 
 /* A request says all that is needed; the first of a connection may be lost. */
-static void a_request_begins_a_connection(void **state)
+static void first_request_begins_a_connection(void **state)
 {
 	begin();
 	post_recv(1, 0, 1000);
@@ -58,7 +58,7 @@ static void answers_go_back_to_the_initiator(void **state)
 }
 
 /* A packet of a connection that is over came late; one of a new connection ends the old. */
-static void the_number_says_which_connection_is_the_last(void **state)
+static void packets_of_an_older_connection_are_dropped(void **state)
 {
 	begin();
 	give_dc((struct step) { IB_WRITE_ONLY, 50, 1, 1, V(0), .connection = 7, .first = 50 });
@@ -76,7 +76,7 @@ static void the_number_says_which_connection_is_the_last(void **state)
 }
 
 /* The NAK is for the first packet only, as it would acknowledge what precedes it. */
-static void without_the_key_there_is_nothing(void **state)
+static void wrong_dc_key_opens_no_connection(void **state)
 {
 	begin();
 	post_recv(1, 0, 1000);
@@ -94,7 +94,7 @@ static void without_the_key_there_is_nothing(void **state)
 }
 
 /* A bad key in one connection does no harm to another one, nor to the initiator's next. */
-static void an_error_ends_one_connection(void **state)
+static void error_ends_one_connection_only(void **state)
 {
 	begin();
 	give_dc((struct step) { IB_WRITE_ONLY, 1, 1, 1, V(0), .first = 1, .from = 1 });
@@ -111,7 +111,7 @@ static void an_error_ends_one_connection(void **state)
 }
 
 /* The DCT says what may be done, whoever asks. */
-static void the_rights_are_those_of_the_dct(void **state)
+static void read_without_dct_right_is_invalid_request(void **state)
 {
 	begin();
 	qps[1].remote_read = false;
@@ -120,7 +120,7 @@ static void the_rights_are_those_of_the_dct(void **state)
 	world_end();
 }
 
-static void an_empty_srq_is_not_ready(void **state)
+static void empty_srq_is_an_rnr_nak(void **state)
 {
 	begin();
 	give_dc((struct step) { IB_SEND_ONLY, 50, 1, .first = 50 });
@@ -132,7 +132,7 @@ static void an_empty_srq_is_not_ready(void **state)
 }
 
 /* Initiators share the SRQ; a message that will not go on leaves its receive to the next. */
-static void each_message_has_its_receive(void **state)
+static void each_message_takes_its_own_receive(void **state)
 {
 	begin();
 	for (int i = 0; i < 3; i++)
@@ -147,7 +147,7 @@ static void each_message_has_its_receive(void **state)
 	world_end();
 }
 
-static void reads_and_atomics_are_repeated(void **state)
+static void repeated_reads_and_atomics_get_the_same_answer(void **state)
 {
 	uint64_t zero = 0;
 
@@ -179,7 +179,7 @@ static const struct step newcomer = {
 };
 
 /* A closed one gives way soon; nobody else's close counts. */
-static void the_table_is_bounded(void **state)
+static void full_table_is_an_rnr_nak_until_a_close(void **state)
 {
 	begin();
 	fill_table();
@@ -203,7 +203,7 @@ static void the_table_is_bounded(void **state)
 }
 
 /* What is on its way while a connection is closed must not begin it anew. */
-static void a_closed_one_is_kept_for_a_while(void **state)
+static void closed_connection_is_kept_for_100_ms(void **state)
 {
 	begin();
 	fill_table();
@@ -221,7 +221,7 @@ static void a_closed_one_is_kept_for_a_while(void **state)
 }
 
 /* An initiator that is gone for good: the one that was silent longest gives way. */
-static void a_silent_one_gives_way_late(void **state)
+static void silent_connection_gives_way_after_10_s(void **state)
 {
 	begin();
 	post_recv(1, 0, 1000);
@@ -245,7 +245,7 @@ static void a_silent_one_gives_way_late(void **state)
 	world_end();
 }
 
-static void without_memory_there_is_no_room(void **state)
+static void allocation_failure_is_an_rnr_nak(void **state)
 {
 	begin();
 	allocation_limit = allocated;
@@ -258,7 +258,7 @@ static void without_memory_there_is_no_room(void **state)
 }
 
 /* DRAIN_DCT in the middle of messages: their receives come back, and nothing gets in. */
-static void draining_ends_all_connections(void **state)
+static void drain_ends_all_connections(void **state)
 {
 	begin();
 	for (int i = 0; i < 3; i++)
@@ -281,7 +281,7 @@ static void draining_ends_all_connections(void **state)
 }
 
 /* With its half-connections in all states; nothing is completed, as by a reset. */
-static void a_dct_may_go_in_the_middle(void **state)
+static void destroyed_dct_completes_nothing(void **state)
 {
 	begin();
 	post_recv(1, 0x8000, 1000);
@@ -295,7 +295,7 @@ static void a_dct_may_go_in_the_middle(void **state)
 	assert_int_equal(0, dones);
 }
 
-static void other_transports_do_not_get_in(void **state)
+static void rc_requests_and_acks_do_not_reach_a_dct(void **state)
 {
 	begin();
 	give(&(struct step) { IB_WRITE_ONLY, 50, 1, 1, V(0), .first = 50 }, QP_RC);
@@ -308,22 +308,22 @@ static void other_transports_do_not_get_in(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_request_begins_a_connection),
+		cmocka_unit_test(first_request_begins_a_connection),
 		cmocka_unit_test(answers_go_back_to_the_initiator),
-		cmocka_unit_test(the_number_says_which_connection_is_the_last),
-		cmocka_unit_test(without_the_key_there_is_nothing),
-		cmocka_unit_test(an_error_ends_one_connection),
-		cmocka_unit_test(the_rights_are_those_of_the_dct),
-		cmocka_unit_test(an_empty_srq_is_not_ready),
-		cmocka_unit_test(each_message_has_its_receive),
-		cmocka_unit_test(reads_and_atomics_are_repeated),
-		cmocka_unit_test(the_table_is_bounded),
-		cmocka_unit_test(a_closed_one_is_kept_for_a_while),
-		cmocka_unit_test(a_silent_one_gives_way_late),
-		cmocka_unit_test(without_memory_there_is_no_room),
-		cmocka_unit_test(draining_ends_all_connections),
-		cmocka_unit_test(a_dct_may_go_in_the_middle),
-		cmocka_unit_test(other_transports_do_not_get_in),
+		cmocka_unit_test(packets_of_an_older_connection_are_dropped),
+		cmocka_unit_test(wrong_dc_key_opens_no_connection),
+		cmocka_unit_test(error_ends_one_connection_only),
+		cmocka_unit_test(read_without_dct_right_is_invalid_request),
+		cmocka_unit_test(empty_srq_is_an_rnr_nak),
+		cmocka_unit_test(each_message_takes_its_own_receive),
+		cmocka_unit_test(repeated_reads_and_atomics_get_the_same_answer),
+		cmocka_unit_test(full_table_is_an_rnr_nak_until_a_close),
+		cmocka_unit_test(closed_connection_is_kept_for_100_ms),
+		cmocka_unit_test(silent_connection_gives_way_after_10_s),
+		cmocka_unit_test(allocation_failure_is_an_rnr_nak),
+		cmocka_unit_test(drain_ends_all_connections),
+		cmocka_unit_test(destroyed_dct_completes_nothing),
+		cmocka_unit_test(rc_requests_and_acks_do_not_reach_a_dct),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@ static enum cmd_status destroy(uint16_t uid, uint16_t op, uint32_t n)
 	return simple(uid, op, n, NULL);
 }
 
-static void uctx_is_made_by_the_driver(void **state)
+static void only_the_driver_makes_and_ends_a_uctx(void **state)
 {
 	uint16_t uid = make_uctx(), other = make_uctx();
 
@@ -34,7 +34,7 @@ static void uctx_is_made_by_the_driver(void **state)
 }
 
 /* The capabilities offer none: raw packets, the device's own objects. */
-static void uctx_gets_no_permissions(void **state)
+static void uctx_with_permissions_is_bad_param(void **state)
 {
 	for (unsigned int bit = 0; bit < 32; bit++) {
 		memset(in, 0, 1024);
@@ -44,7 +44,7 @@ static void uctx_gets_no_permissions(void **state)
 	assert_int_equal(CAP(hca, uctx_cap), 0);
 }
 
-static void uctxs_are_limited(void **state)
+static void uctx_beyond_the_limit_is_lim_exceeded(void **state)
 {
 	for (unsigned int i = 1; i < 1u << CAP(hca, log_max_uctx); i++)
 		make_uctx();
@@ -98,7 +98,7 @@ static void uctx_with_objects_stays(void **state)
 	assert_int_equal(destroy_uctx(p.uid), CMD_OK);
 }
 
-static void hostile_umems(void **state)
+static void hostile_create_umem_is_refused(void **state)
 {
 #define F(field) IFC_BIT(create_umem_in, umem.field)
 	static const struct {
@@ -297,7 +297,7 @@ static void keys_stay_inside_their_umem(void **state)
 }
 
 /* Process B has no number of A's, and none of the driver's. */
-static void creates_with_own_objects_only(void **state)
+static void create_with_foreign_objects_is_bad_res(void **state)
 {
 	struct process a = make_process(), b = make_process(), driver = { .uid = 0 };
 	struct memory a_mem = make_memory(a.uid, 2, 0, true), mem = make_memory(b.uid, 2, 0, true);
@@ -356,7 +356,7 @@ static void creates_with_own_objects_only(void **state)
 }
 
 /* Nor does it reach what exists: to destroy, change or look at it. */
-static void reaches_own_objects_only(void **state)
+static void commands_on_foreign_objects_are_bad_res(void **state)
 {
 	struct process a = make_process();
 	struct memory mem = make_memory(a.uid, 2, 0, true);
@@ -392,7 +392,7 @@ static void reaches_own_objects_only(void **state)
 }
 
 /* XRC: the driver opens domains for all; a process's SRQ may be in one, its QP may not. */
-static void shares_xrc_domains_of_the_driver(void **state)
+static void srq_may_use_the_drivers_xrcd_and_qp_may_not(void **state)
 {
 	struct process a = make_process();
 	struct memory mem = make_memory(a.uid, 2, 0, true);
@@ -435,7 +435,7 @@ static void shares_xrc_domains_of_the_driver(void **state)
 }
 
 /* With as much room for the answer as the process's structure has. */
-static void asks_for_capabilities(void **state)
+static void hca_cap_query_stops_at_the_output_length(void **state)
 {
 	uint16_t uid = make_uctx();
 
@@ -455,18 +455,18 @@ static void asks_for_capabilities(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(uctx_is_made_by_the_driver),
-		TEST(uctx_gets_no_permissions),
-		TEST(uctxs_are_limited),
+		TEST(only_the_driver_makes_and_ends_a_uctx),
+		TEST(uctx_with_permissions_is_bad_param),
+		TEST(uctx_beyond_the_limit_is_lim_exceeded),
 		TEST(uctx_with_objects_stays),
-		TEST(hostile_umems),
+		TEST(hostile_create_umem_is_refused),
 		TEST(queues_stay_inside_their_umem),
 		TEST(doorbells_stay_inside_their_umem),
 		TEST(keys_stay_inside_their_umem),
-		TEST(creates_with_own_objects_only),
-		TEST(reaches_own_objects_only),
-		TEST(shares_xrc_domains_of_the_driver),
-		TEST(asks_for_capabilities),
+		TEST(create_with_foreign_objects_is_bad_res),
+		TEST(commands_on_foreign_objects_are_bad_res),
+		TEST(srq_may_use_the_drivers_xrcd_and_qp_may_not),
+		TEST(hca_cap_query_stops_at_the_output_length),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -199,7 +199,7 @@ static void post_send(struct side *s, u8 op, uint32_t imm, uint32_t len, uint32_
 	post_wqe(s, wqe, bytes, s->p.uar);
 }
 
-static void sends_through_umems(void **state)
+static void queues_in_umems_carry_messages(void **state)
 {
 	/* Each queue goes round several times. */
 	for (uint32_t i = 0; i < 70; i++) {
@@ -221,7 +221,7 @@ static void sends_through_umems(void **state)
 }
 
 /* A key of the process itself, for pages of its umem. */
-static void sends_from_a_umem(void **state)
+static void send_reads_data_of_a_umem_mkey(void **state)
 {
 	struct memory m = make_memory(client.p.uid, 3, 100, true);
 	uint32_t key;
@@ -240,7 +240,7 @@ static void sends_from_a_umem(void **state)
 }
 
 /* The QP was made with another UAR: the doorbell is not heard. */
-static void ignores_a_foreign_doorbell_page(void **state)
+static void doorbell_in_a_foreign_uar_is_ignored(void **state)
 {
 	u8 wqe[32] = { };
 
@@ -256,7 +256,7 @@ static void ignores_a_foreign_doorbell_page(void **state)
 }
 
 /* The keys of another process are in another PD. */
-static void reaches_no_foreign_key(void **state)
+static void foreign_lkey_fails_the_send(void **state)
 {
 	post_recv(&server, MESSAGE, server.lkey, VA);
 	post_send(&client, MLX5_OPCODE_SEND_IMM, 1, MESSAGE, server.lkey, VA);
@@ -379,7 +379,7 @@ static u8 invalidate(struct side *s)
 	return opcode(s);
 }
 
-static void sends_by_lists(void **state)
+static void key_list_moves_data_until_invalidated(void **state)
 {
 	static const unsigned int where[] = { 0, 64 };
 
@@ -395,7 +395,7 @@ static void sends_by_lists(void **state)
 	assert_refused(16);
 }
 
-static void sends_interleaved(void **state)
+static void interleaved_key_moves_strided_data(void **state)
 {
 	static const unsigned int where[] = { 0, 64, 10, 74, 20, 84 };
 
@@ -409,7 +409,7 @@ static void sends_interleaved(void **state)
 	assert_int_equal(invalidate(&client), MLX5_CQE_REQ);
 }
 
-static void sends_no_more_than_the_list(void **state)
+static void send_longer_than_the_list_is_refused(void **state)
 {
 	make_lists(false);
 	assert_int_equal(configure_list(&client, client.lkey), MLX5_CQE_REQ);
@@ -417,7 +417,7 @@ static void sends_no_more_than_the_list(void **state)
 	assert_refused(100);
 }
 
-static void invalidates_remotely(void **state)
+static void send_with_invalidate_ends_the_list(void **state)
 {
 	make_lists(true);
 	assert_int_equal(configure_list(&client, client.lkey), MLX5_CQE_REQ);
@@ -431,7 +431,7 @@ static void invalidates_remotely(void **state)
 }
 
 /* A list may name any key; what it leads to is judged at each access. */
-static void lists_lead_to_no_foreign_key(void **state)
+static void list_of_a_foreign_key_moves_nothing(void **state)
 {
 	make_lists(false);
 	assert_int_equal(configure_list(&client, server.lkey), MLX5_CQE_REQ);
@@ -440,7 +440,7 @@ static void lists_lead_to_no_foreign_key(void **state)
 }
 
 /* Nor does UMR change a key of another process, or pages of the own. */
-static void fills_own_lists_only(void **state)
+static void umr_fills_own_lists_only(void **state)
 {
 	make_lists(false);
 	client.list = server.list;
@@ -453,16 +453,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TRAFFIC(name) cmocka_unit_test_setup_teardown(name, traffic_up, guest_down)
-		TRAFFIC(sends_through_umems),
-		TRAFFIC(sends_from_a_umem),
-		TRAFFIC(ignores_a_foreign_doorbell_page),
-		TRAFFIC(reaches_no_foreign_key),
-		TRAFFIC(sends_by_lists),
-		TRAFFIC(sends_interleaved),
-		TRAFFIC(sends_no_more_than_the_list),
-		TRAFFIC(invalidates_remotely),
-		TRAFFIC(lists_lead_to_no_foreign_key),
-		TRAFFIC(fills_own_lists_only),
+		TRAFFIC(queues_in_umems_carry_messages),
+		TRAFFIC(send_reads_data_of_a_umem_mkey),
+		TRAFFIC(doorbell_in_a_foreign_uar_is_ignored),
+		TRAFFIC(foreign_lkey_fails_the_send),
+		TRAFFIC(key_list_moves_data_until_invalidated),
+		TRAFFIC(interleaved_key_moves_strided_data),
+		TRAFFIC(send_longer_than_the_list_is_refused),
+		TRAFFIC(send_with_invalidate_ends_the_list),
+		TRAFFIC(list_of_a_foreign_key_moves_nothing),
+		TRAFFIC(umr_fills_own_lists_only),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

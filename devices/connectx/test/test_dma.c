@@ -90,7 +90,7 @@ static void access_reaches_the_right_byte(void **state)
 	assert_int_equal(dma_read(&dma, 0x1000, got, 0), 0);
 }
 
-static void access_outside_is_an_error(void **state)
+static void access_outside_is_efault(void **state)
 {
 	static const struct { uint64_t addr; size_t len; } bad[] = {
 		{ 0, 1 }, { 0xfff, 1 }, { 0xfff, 2 }, { 0x2fff, 2 }, { 0x3000, 1 },
@@ -165,7 +165,7 @@ static void unmap_takes_whole_regions(void **state)
 	assert_int_equal(dma.count, 0);
 }
 
-static void takes_so_many_regions(void **state)
+static void region_beyond_the_limit_is_enospc(void **state)
 {
 	uint8_t byte;
 
@@ -223,7 +223,7 @@ static int client(void *arg, uint64_t addr, void *data, size_t len, bool write)
 	return 0;
 }
 
-static void asks_for_what_is_not_mapped(void **state)
+static void unmapped_memory_is_asked_of_qemu(void **state)
 {
 	static const struct { uint64_t addr; size_t len, gap; } gaps[] = {
 		{ 0x1000, 1, 0 }, { 0x0fff, 1, 1 }, { 0x0ff0, 0x20, 0x10 },
@@ -285,12 +285,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(map_checks_its_arguments),
 		TEST(access_reaches_the_right_byte),
-		TEST(access_outside_is_an_error),
+		TEST(access_outside_is_efault),
 		TEST(run_ends_with_its_region),
 		TEST(unmap_takes_whole_regions),
-		TEST(takes_so_many_regions),
+		TEST(region_beyond_the_limit_is_enospc),
 		TEST(words_are_aligned_and_big_endian),
-		TEST(asks_for_what_is_not_mapped),
+		TEST(unmapped_memory_is_asked_of_qemu),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,7 +32,7 @@ static enum cmd_status query_eq(uint32_t number, u8 *out)
 	return run(eq_ops, in, sizeof(in), out, IFC_BYTES(query_eq_out));
 }
 
-static void test_entries_over_laps(void **state)
+static void eqes_arrive_over_many_laps(void **state)
 {
 	struct eq *eq = make_eq(EQ_AT, 2, 3, BIT_ULL(COMM_EST));
 	struct guest_eq g = { .start = EQ_AT, .log_size = 2 };
@@ -56,7 +56,7 @@ static void test_entries_over_laps(void **state)
 	assert_int_equal(interrupts[3], 1);
 }
 
-static void test_one_interrupt_for_each_arm(void **state)
+static void each_arm_gives_one_interrupt(void **state)
 {
 	struct eq *eq = make_eq(EQ_AT, 4, 5, BIT_ULL(COMM_EST));
 
@@ -77,7 +77,7 @@ static void test_one_interrupt_for_each_arm(void **state)
 	assert_int_equal(interrupts[5], 3);
 }
 
-static void test_subscriptions(void **state)
+static void event_goes_to_the_last_subscriber(void **state)
 {
 	struct eq *one = make_eq(EQ_AT, 2, 1, BIT_ULL(COMM_EST) | BIT_ULL(CMD_DONE));
 	struct eq *two;
@@ -106,7 +106,7 @@ static void test_subscriptions(void **state)
 	assert_false(event_subscribed(hca, CMD_DONE));
 }
 
-static void test_full(void **state)
+static void full_eq_drops_events_and_goes_on(void **state)
 {
 	struct eq *eq = make_eq(EQ_AT, 2, 0, BIT_ULL(COMM_EST));
 	struct guest_eq g = { .start = EQ_AT, .log_size = 2 };
@@ -141,7 +141,7 @@ static void test_full(void **state)
 }
 
 /* Indexes that would make room where there is none. */
-static void test_doorbell_that_lies(void **state)
+static void lying_doorbell_makes_no_room(void **state)
 {
 	static const uint32_t lies[] = { 5, 6, 100, 0x800000, 0xffffff, 0xfffffc };
 	struct eq *eq = make_eq(EQ_AT, 2, 0, BIT_ULL(COMM_EST));
@@ -165,7 +165,7 @@ static void test_doorbell_that_lies(void **state)
 	assert_int_equal(eq->consumer, 3);
 }
 
-static void test_memory_gone(void **state)
+static void unmapped_eq_sends_no_interrupt(void **state)
 {
 	struct eq *eq = make_eq(EQ_AT, 2, 0, BIT_ULL(COMM_EST));
 
@@ -177,7 +177,7 @@ static void test_memory_gone(void **state)
 	assert_int_equal(interrupts[0], 0);
 }
 
-static void test_query(void **state)
+static void query_shows_the_eq_and_used_eq_stays(void **state)
 {
 	struct eq *eq = make_eq(EQ_AT, 3, 4, BIT_ULL(COMM_EST));
 	uint32_t number = eq->number;
@@ -209,7 +209,7 @@ static void test_query(void **state)
 
 #define EQC(field) IFC_BIT(eqc, field), IFC_WIDTH(eqc, field)
 
-static void test_hostile_create(void **state)
+static void hostile_create_eq_is_refused(void **state)
 {
 	static const struct {
 		const char *what;
@@ -254,7 +254,7 @@ static void test_hostile_create(void **state)
 	assert_int_equal(hca->eqs.next, 2);	/* one was made */
 }
 
-static void test_limits_of_memory(void **state)
+static void create_eq_without_memory_is_no_resources(void **state)
 {
 	u8 in[IFC_BYTES(create_eq_in) + 8] = { }, out[IFC_BYTES(create_eq_out)];
 	void *eqc = IFC_PTR(create_eq_in, in, eq_context_entry);
@@ -287,15 +287,15 @@ static void test_limits_of_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_entries_over_laps),
-		TEST(test_one_interrupt_for_each_arm),
-		TEST(test_subscriptions),
-		TEST(test_full),
-		TEST(test_doorbell_that_lies),
-		TEST(test_memory_gone),
-		TEST(test_query),
-		TEST(test_hostile_create),
-		TEST(test_limits_of_memory),
+		TEST(eqes_arrive_over_many_laps),
+		TEST(each_arm_gives_one_interrupt),
+		TEST(event_goes_to_the_last_subscriber),
+		TEST(full_eq_drops_events_and_goes_on),
+		TEST(lying_doorbell_makes_no_room),
+		TEST(unmapped_eq_sends_no_interrupt),
+		TEST(query_shows_the_eq_and_used_eq_stays),
+		TEST(hostile_create_eq_is_refused),
+		TEST(create_eq_without_memory_is_no_resources),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

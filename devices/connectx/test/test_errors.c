@@ -107,7 +107,7 @@ static const char *syndromes(int end)
 	return text[end];
 }
 
-static void both_ends_say_what_happened(void **state)
+static void both_ends_complete_with_the_right_syndrome(void **state)
 {
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		print_message("  %s\n", t[i].name);
@@ -132,7 +132,7 @@ static void both_ends_say_what_happened(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(both_ends_say_what_happened),
+		cmocka_unit_test(both_ends_complete_with_the_right_syndrome),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

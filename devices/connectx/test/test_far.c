@@ -106,7 +106,7 @@ static void expect(int end, u8 syndrome)
 
 #define LOCAL (DATA_SIZE + 0x123)	/* of mkey: beyond the near pages of far_key */
 
-static void every_length(void **state)
+static void rdma_of_any_length_reaches_far_memory(void **state)
 {
 	static const struct { uint32_t at, len; unsigned int questions; } t[] = {
 		{ MID, 1, 1 }, { MID + 0x777, 8, 1 }, { MID, 4096, 1 },
@@ -145,7 +145,7 @@ static void every_length(void **state)
 }
 
 /* As the memory of a send, a receive, and of the requester's side of a read. */
-static void either_side(void **state)
+static void far_memory_works_on_the_local_side(void **state)
 {
 	uint32_t all = mkey;
 
@@ -184,7 +184,7 @@ static uint64_t word_at(const u8 *p)
 	return le64toh(word);
 }
 
-static void atomics(void **state)
+static void atomics_work_on_far_memory(void **state)
 {
 	uint64_t before = word_at(far + 0x48);
 
@@ -205,7 +205,7 @@ static void atomics(void **state)
 	assert_true(word_at(memory + DATA + LOCAL) == 77);
 }
 
-static void what_the_client_refuses(void **state)
+static void access_qemu_refuses_is_a_remote_access_error(void **state)
 {
 	static const u8 ops[] = { MLX5_OPCODE_RDMA_WRITE, MLX5_OPCODE_RDMA_READ,
 				  MLX5_OPCODE_ATOMIC_FA, MLX5_OPCODE_ATOMIC_FA };
@@ -234,7 +234,7 @@ static void what_the_client_refuses(void **state)
 	assert_memory_equal(far + FAR_SIZE - 8, memory + DATA + LOCAL, 8);
 }
 
-static void the_local_side_refused(void **state)
+static void refused_local_side_is_a_local_prot_error(void **state)
 {
 	mkey = far_key;
 	refuse = 1;
@@ -244,7 +244,7 @@ static void the_local_side_refused(void **state)
 }
 
 /* Without a client to ask, as before. */
-static void nobody_to_ask(void **state)
+static void far_access_without_qemu_is_a_remote_access_error(void **state)
 {
 	dma.ask = NULL;
 	post_rdma(0, 0, MLX5_OPCODE_RDMA_WRITE, far_key, LOCAL, MID, 100);
@@ -278,7 +278,7 @@ static void rings_all(void)
 	hca_bar_write(hca, HCA_MEMIC_START, &value, 8);
 }
 
-static void both_qps_fail_meanwhile(void **state)
+static void doorbell_lies_during_an_access_break_nothing(void **state)
 {
 	static const u8 ops[] = { MLX5_OPCODE_RDMA_WRITE, MLX5_OPCODE_RDMA_READ,
 				  MLX5_OPCODE_SEND };
@@ -321,7 +321,7 @@ static void disables(void)
 	assert_non_null(qp_get(hca, qpn[0]));
 }
 
-static void disabled_meanwhile(void **state)
+static void disable_during_an_access_ends_it(void **state)
 {
 	u8 state_bits[4];
 
@@ -342,7 +342,7 @@ static void unmaps(void)
 	dma_unmap_all(&dma);
 }
 
-static void unmapped_meanwhile(void **state)
+static void unmap_during_an_access_completes_nothing(void **state)
 {
 	meanwhile = unmaps;
 	post_rdma(0, 0, MLX5_OPCODE_RDMA_READ, far_key, LOCAL, MID, 9000);
@@ -387,7 +387,7 @@ static void off_the_bus(void)
 	assert_non_null(qp_get(hca, qpn[0]));
 }
 
-static void off_the_bus_meanwhile(void **state)
+static void bus_off_during_an_access_writes_no_more(void **state)
 {
 	static const u8 ops[] = { MLX5_OPCODE_RDMA_READ, MLX5_OPCODE_RDMA_WRITE };
 
@@ -417,10 +417,15 @@ static void off_the_bus_meanwhile(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(every_length), CASE(either_side), CASE(atomics),
-		CASE(what_the_client_refuses), CASE(the_local_side_refused),
-		CASE(nobody_to_ask), CASE(both_qps_fail_meanwhile), CASE(disabled_meanwhile),
-		CASE(unmapped_meanwhile), CASE(off_the_bus_meanwhile),
+		CASE(rdma_of_any_length_reaches_far_memory),
+		CASE(far_memory_works_on_the_local_side), CASE(atomics_work_on_far_memory),
+		CASE(access_qemu_refuses_is_a_remote_access_error),
+		CASE(refused_local_side_is_a_local_prot_error),
+		CASE(far_access_without_qemu_is_a_remote_access_error),
+		CASE(doorbell_lies_during_an_access_break_nothing),
+		CASE(disable_during_an_access_ends_it),
+		CASE(unmap_during_an_access_completes_nothing),
+		CASE(bus_off_during_an_access_writes_no_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

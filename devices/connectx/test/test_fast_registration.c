@@ -83,7 +83,7 @@ static void assert_access(uint32_t key, u8 rights, uint64_t va, size_t len, enum
 	assert_int_equal(mkey_present(&hca, &a, va, len, NULL), want);
 }
 
-static void a_key_is_used_again_and_again(void **state)
+static void mkey_is_registered_and_invalidated_again(void **state)
 {
 	const u8 all = PERM_REMOTE_WRITE | PERM_REMOTE_READ | PERM_LOCAL_WRITE | PERM_LOCAL_READ;
 	uint32_t k = alloc_mr(MTT, 4);
@@ -118,7 +118,7 @@ static void a_key_is_used_again_and_again(void **state)
 }
 
 /* Lists that are longer than 64 bytes are in memory; those with gaps have lengths. */
-static void lists_are_in_memory_or_have_gaps(void **state)
+static void reg_mr_takes_long_lists_and_gaps(void **state)
 {
 	const u8 all = PERM_REMOTE_WRITE | PERM_REMOTE_READ | PERM_LOCAL_WRITE | PERM_LOCAL_READ;
 	uint32_t dma_mr = create((struct spec){ PA, .length64 = true, .rights = LR | LW });
@@ -150,7 +150,8 @@ static void lists_are_in_memory_or_have_gaps(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(a_key_is_used_again_and_again), CASE(lists_are_in_memory_or_have_gaps),
+		CASE(mkey_is_registered_and_invalidated_again),
+		CASE(reg_mr_takes_long_lists_and_gaps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

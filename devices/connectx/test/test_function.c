@@ -71,7 +71,7 @@ static uint32_t read_bar(uint64_t offset)
 }
 
 /* At any time in the traffic: not a byte is written, and the device goes on to live. */
-static void without_bus_mastering_no_memory_changes(void **state)
+static void no_memory_changes_without_bus_mastering(void **state)
 {
 	u8 *before = malloc(MEMORY);
 
@@ -97,7 +97,7 @@ static void without_bus_mastering_no_memory_changes(void **state)
 	free(before);
 }
 
-static void without_memory_space_the_bar_is_ones(void **state)
+static void bar_reads_ones_without_memory_space(void **state)
 {
 	uint32_t version = read_bar(0);
 	u8 queue[4];
@@ -123,7 +123,7 @@ static void without_memory_space_the_bar_is_ones(void **state)
 }
 
 /* At any time too: nothing is left, and the bus is off as at power-on. */
-static void a_level_reset_takes_all(void **state)
+static void function_level_reset_frees_everything(void **state)
 {
 	for (unsigned int n = 0; n < 16; n++) {
 		traffic_under_way(n);
@@ -139,7 +139,7 @@ static void a_level_reset_takes_all(void **state)
 	}
 }
 
-static void a_card_that_has_left_answers_nothing(void **state)
+static void pulled_card_reads_ones_and_writes_nothing(void **state)
 {
 	u8 *before = malloc(MEMORY);
 	u8 id[4];
@@ -169,10 +169,10 @@ static void a_card_that_has_left_answers_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(without_bus_mastering_no_memory_changes),
-		TEST(without_memory_space_the_bar_is_ones),
-		TEST(a_level_reset_takes_all),
-		TEST(a_card_that_has_left_answers_nothing),
+		TEST(no_memory_changes_without_bus_mastering),
+		TEST(bar_reads_ones_without_memory_space),
+		TEST(function_level_reset_frees_everything),
+		TEST(pulled_card_reads_ones_and_writes_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,7 +73,7 @@ static int status_of(char *option)
 	return WEXITSTATUS(status);
 }
 
-static void the_corpus_alone(void **state)
+static void corpus_alone_passes(void **state)
 {
 	begin(3, 0);
 	assert_int_equal(status_of(NULL), 0);
@@ -81,7 +81,7 @@ static void the_corpus_alone(void **state)
 	assert_string_equal(said, "1..1\n# 3 files\nok 1 - corpus\n");
 }
 
-static void without_files_nothing_was_shown(void **state)
+static void empty_corpus_fails(void **state)
 {
 	begin(0, 0);
 	assert_int_equal(status_of(NULL), 1);
@@ -111,8 +111,8 @@ static void few_inputs_fail(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_corpus_alone),
-		cmocka_unit_test(without_files_nothing_was_shown),
+		cmocka_unit_test(corpus_alone_passes),
+		cmocka_unit_test(empty_corpus_fails),
 		cmocka_unit_test(many_inputs_pass),
 		cmocka_unit_test(few_inputs_fail),
 	};

@@ -42,7 +42,7 @@ static enum cmd_status simple(struct hca *hca, uint16_t op, uint16_t op_mod, uin
 	return status;
 }
 
-static void shows_the_init_segment(void **state)
+static void bar_shows_the_init_segment(void **state)
 {
 	static const struct { uint32_t offset, value; } t[] = {
 		{ 0x0, 28 << 16 | 12 }, { 0x4, 5 << 16 | 1000 }, { 0x10, 0 }, { 0x14, 0x56 },
@@ -67,7 +67,7 @@ static void shows_the_init_segment(void **state)
 	hca_bar_write(hca, HCA_BAR_SIZE - 4, v, 8);
 }
 
-static void counts_time_and_health(void **state)
+static void clock_and_health_counter_advance(void **state)
 {
 	struct hca *hca = *state;
 	uint32_t health;
@@ -87,7 +87,7 @@ static void counts_time_and_health(void **state)
 }
 
 /* Doorbells reach their object if it was created with the UAR in which they ring. */
-static void rings_in_the_own_uar_only(void **state)
+static void doorbell_rings_in_its_own_uar_only(void **state)
 {
 	struct hca *hca = *state;
 	static struct eq eq;	/* they stay in the tables until the reset */
@@ -154,7 +154,7 @@ static void rings_in_the_own_uar_only(void **state)
 }
 
 /* A page that is given back while objects use it: closed at once, and free when they go. */
-static void a_page_in_use_is_closed(void **state)
+static void freed_uar_in_use_is_closed(void **state)
 {
 	struct hca *hca = *state;
 	struct uar *used;
@@ -188,7 +188,7 @@ static void a_page_in_use_is_closed(void **state)
 }
 
 /* The driver may ask for fewer QPs than there are; what it set is in force from INIT_HCA on. */
-static void has_as_many_qps_as_were_asked_for(void **state)
+static void log_max_qp_limits_the_qps(void **state)
 {
 	u8 in[16 + 4096] = { 0 }, out[16];
 	struct hca *hca = *state;
@@ -211,7 +211,7 @@ static void has_as_many_qps_as_were_asked_for(void **state)
 	assert_int_equal(CAP(hca, log_max_qp), HCA_LOG_QPS);
 }
 
-static void goes_up_in_order(void **state)
+static void start_commands_work_in_order_only(void **state)
 {
 	struct hca *hca = *state;
 	u8 in[64] = { 0 }, out[64], issi[IFC_BYTES(query_issi_out)];
@@ -236,7 +236,7 @@ static void goes_up_in_order(void **state)
 	assert_false(hca->initialized);
 }
 
-static void goes_down_in_each_way(void **state)
+static void teardown_profile_decides_what_is_freed(void **state)
 {
 	static const struct { uint32_t profile; enum cmd_status status; bool gone; } t[] = {
 		{ 0, CMD_OK, true }, { 1, CMD_OK, true }, { 2, CMD_OK, false },
@@ -277,7 +277,7 @@ static enum cmd_status give(struct hca *hca, uint32_t count, size_t carried, uin
 	return run(hca, MLX5_CMD_OP_MANAGE_PAGES, 1, in, 16 + 8 * carried, out, 16);
 }
 
-static void borrows_pages(void **state)
+static void guest_pages_are_given_and_returned(void **state)
 {
 	struct hca *hca = *state;
 	u8 in[16] = { 0 }, out[16 + 8 * 30];
@@ -316,7 +316,7 @@ static void borrows_pages(void **state)
 }
 
 /* A number that is freed twice, out of range, or in use. */
-static void numbers_have_users(void **state)
+static void used_pd_or_xrcd_is_bad_res_state(void **state)
 {
 	struct hca *hca = *state;
 	struct mkey mkey = { .free = true };	/* it may be brought back, in its PD */
@@ -354,7 +354,7 @@ static void numbers_have_users(void **state)
 			 CMD_BAD_RES);
 }
 
-static void numbers_end(void **state)
+static void xrcds_and_uars_run_out(void **state)
 {
 	struct hca *hca = *state;
 	unsigned int n;
@@ -368,7 +368,7 @@ static void numbers_end(void **state)
 	assert_int_equal(n, HCA_UARS);
 }
 
-static void counts_memory(void **state)
+static void memory_is_counted_and_limited(void **state)
 {
 	struct hca *hca = *state;
 	void *p[40], *small;
@@ -393,7 +393,7 @@ static void counts_memory(void **state)
 	assert_int_equal(hca->memory, 0);
 }
 
-static void names_itself(void **state)
+static void queries_name_the_adapter_and_special_keys(void **state)
 {
 	static u8 out[IFC_BYTES(query_adapter_out)];
 	struct hca *hca = *state;
@@ -421,18 +421,18 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, rig_setup, rig_teardown)
-		T(shows_the_init_segment),
-		T(counts_time_and_health),
-		T(rings_in_the_own_uar_only),
-		T(a_page_in_use_is_closed),
-		T(has_as_many_qps_as_were_asked_for),
-		T(goes_up_in_order),
-		T(goes_down_in_each_way),
-		T(borrows_pages),
-		T(numbers_have_users),
-		T(numbers_end),
-		T(counts_memory),
-		T(names_itself),
+		T(bar_shows_the_init_segment),
+		T(clock_and_health_counter_advance),
+		T(doorbell_rings_in_its_own_uar_only),
+		T(freed_uar_in_use_is_closed),
+		T(log_max_qp_limits_the_qps),
+		T(start_commands_work_in_order_only),
+		T(teardown_profile_decides_what_is_freed),
+		T(guest_pages_are_given_and_returned),
+		T(used_pd_or_xrcd_is_bad_res_state),
+		T(xrcds_and_uars_run_out),
+		T(memory_is_counted_and_limited),
+		T(queries_name_the_adapter_and_special_keys),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

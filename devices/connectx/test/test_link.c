@@ -124,7 +124,7 @@ static bool peer_put(uint16_t dlid, uint32_t psn, int flip)
 	return true;
 }
 
-static void test_fabric(void **state)
+static void packets_pass_through_the_fabric(void **state)
 {
 	static struct packet p;
 
@@ -162,7 +162,7 @@ static void test_fabric(void **state)
 	end_fabric();
 }
 
-static void test_long_turn_ends(void **state)
+static void long_turn_ends_after_one_packet(void **state)
 {
 	begin_welcome();
 	fake_loop.turn_over = true;
@@ -177,7 +177,7 @@ static void test_long_turn_ends(void **state)
 }
 
 /* A fabric that does not read: packets wait, in order, and senders find the pool empty. */
-static void test_backpressure(void **state)
+static void blocked_fabric_empties_the_pool(void **state)
 {
 	static struct packet p;
 	unsigned int sent = 0, n = 0;
@@ -214,7 +214,7 @@ static void test_backpressure(void **state)
 }
 
 /* A transport that keeps all packets: the link stops reading, and goes on later. */
-static void test_reading_stops(void **state)
+static void reading_stops_while_the_pool_is_empty(void **state)
 {
 	uint32_t psn = 0, want = LINK_PACKETS + 5;
 	int quiet = 0;
@@ -268,7 +268,7 @@ static void check_down(void)
 	assert_int_equal(available(), ALL);
 }
 
-static void test_fabric_goes(void **state)
+static void lost_fabric_takes_the_port_down(void **state)
 {
 	begin_welcome();
 	link_send(l, make(3, 1, 10));
@@ -277,7 +277,7 @@ static void test_fabric_goes(void **state)
 	end();
 }
 
-static void test_fabric_goes_while_blocked(void **state)
+static void lost_fabric_while_blocked_takes_the_port_down(void **state)
 {
 	struct packet *p;
 
@@ -291,7 +291,7 @@ static void test_fabric_goes_while_blocked(void **state)
 	end();
 }
 
-static void test_bad_frames(void **state)
+static void bad_frame_takes_the_port_down(void **state)
 {
 	static const struct {
 		u8 frame[16];
@@ -323,7 +323,7 @@ static void test_bad_frames(void **state)
 }
 
 /* Frames that arrive in pieces. */
-static void test_pieces(void **state)
+static void frame_may_arrive_in_pieces(void **state)
 {
 	begin_welcome();
 	peer_put(9, 77, 0);
@@ -338,7 +338,7 @@ static void test_pieces(void **state)
 	end_fabric();
 }
 
-static void test_no_welcome(void **state)
+static void bad_welcome_fails_link_new(void **state)
 {
 	static const struct {
 		u8 type, body[8];
@@ -371,7 +371,7 @@ static void test_no_welcome(void **state)
 }
 
 /* Both directions, and what is looped once. */
-static void test_capture(void **state)
+static void capture_has_each_packet_once(void **state)
 {
 	struct stat st;
 
@@ -391,16 +391,16 @@ static void test_capture(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fabric),
-		cmocka_unit_test(test_long_turn_ends),
-		cmocka_unit_test(test_backpressure),
-		cmocka_unit_test(test_reading_stops),
-		cmocka_unit_test(test_fabric_goes),
-		cmocka_unit_test(test_fabric_goes_while_blocked),
-		cmocka_unit_test(test_bad_frames),
-		cmocka_unit_test(test_pieces),
-		cmocka_unit_test(test_no_welcome),
-		cmocka_unit_test(test_capture),
+		cmocka_unit_test(packets_pass_through_the_fabric),
+		cmocka_unit_test(long_turn_ends_after_one_packet),
+		cmocka_unit_test(blocked_fabric_empties_the_pool),
+		cmocka_unit_test(reading_stops_while_the_pool_is_empty),
+		cmocka_unit_test(lost_fabric_takes_the_port_down),
+		cmocka_unit_test(lost_fabric_while_blocked_takes_the_port_down),
+		cmocka_unit_test(bad_frame_takes_the_port_down),
+		cmocka_unit_test(frame_may_arrive_in_pieces),
+		cmocka_unit_test(bad_welcome_fails_link_new),
+		cmocka_unit_test(capture_has_each_packet_once),
 	};
 	int ret;
 

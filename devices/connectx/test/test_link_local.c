@@ -3,7 +3,7 @@
 #include "link_world.h"
 #include "mad.h"
 
-static void test_local(void **state)
+static void local_packets_come_back_in_order(void **state)
 {
 	begin_alone();
 	assert_int_equal(port.lid, 2);
@@ -28,7 +28,7 @@ static void test_local(void **state)
 	end();
 }
 
-static void test_long_turn_ends(void **state)
+static void long_turn_ends_after_one_packet(void **state)
 {
 	begin_alone();
 	fake_loop.turn_over = true;
@@ -41,7 +41,7 @@ static void test_long_turn_ends(void **state)
 	end();
 }
 
-static void test_packet_is_clean(void **state)
+static void new_packet_is_zeroed(void **state)
 {
 	struct packet *p;
 
@@ -56,7 +56,7 @@ static void test_packet_is_clean(void **state)
 	end();
 }
 
-static void test_administrator(void **state)
+static void sa_answers_a_local_request(void **state)
 {
 	struct packet *p;
 
@@ -91,7 +91,7 @@ static void test_administrator(void **state)
 }
 
 /* Multicast comes back once, for other QPs of this device. */
-static void test_multicast(void **state)
+static void multicast_comes_back_once(void **state)
 {
 	begin_alone();
 	link_send(l, make(0xc000, 5, 4));
@@ -112,7 +112,7 @@ static void waiter_run(struct work *w)
 		link_wait(l, w);
 }
 
-static void test_pool(void **state)
+static void freed_packet_wakes_a_waiter(void **state)
 {
 	static struct packet *p[LINK_PACKETS];
 	struct work w[2];
@@ -152,7 +152,7 @@ static void test_pool(void **state)
 	end();
 }
 
-static void test_reset(void **state)
+static void reset_drops_queued_packets(void **state)
 {
 	begin_alone();
 	for (int i = 0; i < 10; i++)
@@ -167,13 +167,13 @@ static void test_reset(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_local),
-		cmocka_unit_test(test_long_turn_ends),
-		cmocka_unit_test(test_packet_is_clean),
-		cmocka_unit_test(test_administrator),
-		cmocka_unit_test(test_multicast),
-		cmocka_unit_test(test_pool),
-		cmocka_unit_test(test_reset),
+		cmocka_unit_test(local_packets_come_back_in_order),
+		cmocka_unit_test(long_turn_ends_after_one_packet),
+		cmocka_unit_test(new_packet_is_zeroed),
+		cmocka_unit_test(sa_answers_a_local_request),
+		cmocka_unit_test(multicast_comes_back_once),
+		cmocka_unit_test(freed_packet_wakes_a_waiter),
+		cmocka_unit_test(reset_drops_queued_packets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

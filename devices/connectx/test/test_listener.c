@@ -53,7 +53,7 @@ static mode_t mode(void)
 	return st.st_mode;
 }
 
-static void it_is_the_users_alone(void **state)
+static void socket_has_mode_0700(void **state)
 {
 	mode_t before = umask(0);
 	int fd = listener_open(path, 1);
@@ -65,7 +65,7 @@ static void it_is_the_users_alone(void **state)
 	close(fd);
 }
 
-static void it_accepts(void **state)
+static void socket_accepts_a_client(void **state)
 {
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
 	int fd = listener_open(path, 1), client = socket(AF_UNIX, SOCK_STREAM, 0), got;
@@ -80,7 +80,7 @@ static void it_accepts(void **state)
 	close(fd);
 }
 
-static void what_is_left_is_replaced(void **state)
+static void stale_socket_is_replaced(void **state)
 {
 	int fd;
 
@@ -93,7 +93,7 @@ static void what_is_left_is_replaced(void **state)
 }
 
 /* Asking must not look like a client to the one who listens. */
-static void a_live_one_stays(void **state)
+static void live_socket_stays(void **state)
 {
 	int fd = listener_open(path, 1);
 
@@ -104,7 +104,7 @@ static void a_live_one_stays(void **state)
 	close(fd);
 }
 
-static void another_file_stays(void **state)
+static void file_that_is_no_socket_stays(void **state)
 {
 	close(open(path, O_CREAT | O_WRONLY, 0600));
 	assert_int_equal(listener_open(path, 1), -1);
@@ -112,7 +112,7 @@ static void another_file_stays(void **state)
 	assert_true(S_ISREG(mode()));
 }
 
-static void a_path_that_cannot_be(void **state)
+static void impossible_path_is_refused(void **state)
 {
 	char name[200];
 
@@ -129,12 +129,12 @@ static void a_path_that_cannot_be(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(it_is_the_users_alone),
-		CASE(it_accepts),
-		CASE(what_is_left_is_replaced),
-		CASE(a_live_one_stays),
-		CASE(another_file_stays),
-		CASE(a_path_that_cannot_be),
+		CASE(socket_has_mode_0700),
+		CASE(socket_accepts_a_client),
+		CASE(stale_socket_is_replaced),
+		CASE(live_socket_stays),
+		CASE(file_that_is_no_socket_stays),
+		CASE(impossible_path_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,7 +101,7 @@ static void again(struct timer *t)
 	timer_start(loop, t, 0);
 }
 
-static void a_timer_that_is_always_due_starves_nobody(void **state)
+static void always_due_timer_starves_nobody(void **state)
 {
 	struct timer t;
 
@@ -147,7 +147,7 @@ static void puts_off(void *arg, uint32_t events)
 	loop_unwatch(loop, *(int *)arg);
 }
 
-static void sleeps_when_there_is_nothing_to_do(void **state)
+static void idle_loop_sleeps(void **state)
 {
 	uint64_t begin = now(CLOCK_PROCESS_CPUTIME_ID), real = loop_now(loop);
 	int ready = eventfd(1, EFD_NONBLOCK);
@@ -185,7 +185,7 @@ static void event_ready(void *arg, uint32_t events)
 	seen_at = total;
 }
 
-static void work_is_fair_and_sockets_are_polled_between(void **state)
+static void work_is_fair_and_sockets_are_polled(void **state)
 {
 	uint64_t one = 1;
 
@@ -253,7 +253,7 @@ static void notes_how_many(void *arg, uint32_t events)
 	seen_at = total;
 }
 
-static void what_takes_long_shares_no_turn(void **state)
+static void long_work_shares_no_turn(void **state)
 {
 	total = seen_at = most = long_timers = 0;
 	event = eventfd(1, EFD_NONBLOCK);
@@ -281,7 +281,7 @@ static void stops_next(struct work *w)
 	work_stop(&works[1]);
 }
 
-static void work_can_be_stopped_in_its_round(void **state)
+static void work_stopped_in_its_round_does_not_run(void **state)
 {
 	total = 0;
 	memset(ran, 0, sizeof(ran));
@@ -312,7 +312,7 @@ static void closes_other(void *arg, uint32_t events)
 	loop_unwatch(loop, other == &pair[0] ? pair[1] : pair[0]);
 }
 
-static void a_stale_event_reaches_nobody(void **state)
+static void stale_event_reaches_nobody(void **state)
 {
 	pair[0] = eventfd(1, EFD_NONBLOCK);
 	pair[1] = eventfd(1, EFD_NONBLOCK);
@@ -327,7 +327,7 @@ static void a_stale_event_reaches_nobody(void **state)
 	close(pair[1]);
 }
 
-static void watch_reports_errors(void **state)
+static void watch_of_a_bad_fd_is_ebadf(void **state)
 {
 	assert_int_equal(loop_watch(loop, -1, EPOLLIN, event_ready, NULL), -EBADF);
 	assert_int_equal(loop_watch(loop, 900, EPOLLIN, event_ready, NULL), -EBADF);
@@ -342,14 +342,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(timers_expire_in_order),
-		TEST(a_timer_that_is_always_due_starves_nobody),
+		TEST(always_due_timer_starves_nobody),
 		TEST(many_timers_are_cheap),
-		TEST(sleeps_when_there_is_nothing_to_do),
-		TEST(work_is_fair_and_sockets_are_polled_between),
-		TEST(what_takes_long_shares_no_turn),
-		TEST(work_can_be_stopped_in_its_round),
-		TEST(a_stale_event_reaches_nobody),
-		TEST(watch_reports_errors),
+		TEST(idle_loop_sleeps),
+		TEST(work_is_fair_and_sockets_are_polled),
+		TEST(long_work_shares_no_turn),
+		TEST(work_stopped_in_its_round_does_not_run),
+		TEST(stale_event_reaches_nobody),
+		TEST(watch_of_a_bad_fd_is_ebadf),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

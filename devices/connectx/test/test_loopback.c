@@ -91,7 +91,7 @@ static void immediate_data_keeps_its_bytes(void **state)
 }
 
 /* Inline data is sent from the copy of the WQE, whatever the guest does with the queue. */
-static void inline_data_is_kept(void **state)
+static void inline_data_arrives(void **state)
 {
 	static const char text[] = "forty bytes of text that are in the WQE";
 	u8 *p;
@@ -107,7 +107,7 @@ static void inline_data_is_kept(void **state)
 }
 
 /* IBA 10.3.1: the send queue is in error, receives go on, and SQERR2RTS ends it. */
-static void a_send_error_of_ud_can_be_ended(void **state)
+static void sqerr2rts_ends_a_ud_send_error(void **state)
 {
 	two_qps(MLX5_QPC_ST_UD);
 	post_recv(0, 0, 200, DATA_SIZE);
@@ -141,7 +141,7 @@ static void post_send(int end, uint16_t at)
 }
 
 /* Such as one for an earlier QP of that number: the first message has its PSN still. */
-static void a_nak_before_the_first_send_is_for_nothing(void **state)
+static void nak_before_the_first_send_is_ignored(void **state)
 {
 	struct packet *p = link_packet(hca->link);
 
@@ -165,7 +165,7 @@ static void a_nak_before_the_first_send_is_for_nothing(void **state)
 }
 
 /* The sender has an error; the receiver has nothing, and goes on. */
-static void a_receiver_that_is_not_ready_has_no_completion(void **state)
+static void rnr_error_completes_at_the_sender_only(void **state)
 {
 	rnr_retry = 0;
 	two_qps(MLX5_QPC_ST_RC);
@@ -185,7 +185,7 @@ static void a_receiver_that_is_not_ready_has_no_completion(void **state)
 }
 
 /* A UMR of a key that does not permit one: an error of this end alone. */
-static void a_bind_that_is_refused(void **state)
+static void refused_bind_fails_the_sender_only(void **state)
 {
 	u8 *p;
 
@@ -241,7 +241,7 @@ static void multicast_comes_back_once(void **state)
 }
 
 /* At any time, either end goes, with packets on their way; nothing of it is left. */
-static void a_qp_may_go_at_any_time(void **state)
+static void qp_destroyed_in_traffic_leaks_no_packet(void **state)
 {
 	const unsigned int all = free_packets();
 
@@ -267,7 +267,7 @@ static void a_qp_may_go_at_any_time(void **state)
 }
 
 /* A process whose page does not come leaves packets for the others, with any number of QPs. */
-static void pages_that_do_not_come_leave_packets(void **state)
+static void absent_pages_leave_packets_for_others(void **state)
 {
 	const unsigned int pairs = LINK_STALLED * 3 / 4, all = free_packets();
 	u8 *entry = mkey_get(hca, mkey >> 8)->translation;
@@ -300,7 +300,7 @@ static void pages_that_do_not_come_leave_packets(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
 
-static void counts_what_it_did(void **state)
+static void stats_count_umrs_sends_and_packets(void **state)
 {
 	const struct stats *s = &hca->stats;
 	uint64_t doorbells = s->doorbells;
@@ -335,15 +335,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(immediate_data_keeps_its_bytes),
-		TEST(inline_data_is_kept),
-		TEST(a_send_error_of_ud_can_be_ended),
-		TEST(a_nak_before_the_first_send_is_for_nothing),
-		TEST(a_receiver_that_is_not_ready_has_no_completion),
-		TEST(a_bind_that_is_refused),
+		TEST(inline_data_arrives),
+		TEST(sqerr2rts_ends_a_ud_send_error),
+		TEST(nak_before_the_first_send_is_ignored),
+		TEST(rnr_error_completes_at_the_sender_only),
+		TEST(refused_bind_fails_the_sender_only),
 		TEST(multicast_comes_back_once),
-		TEST(a_qp_may_go_at_any_time),
-		TEST(pages_that_do_not_come_leave_packets),
-		TEST(counts_what_it_did),
+		TEST(qp_destroyed_in_traffic_leaks_no_packet),
+		TEST(absent_pages_leave_packets_for_others),
+		TEST(stats_count_umrs_sends_and_packets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,7 +65,7 @@ static void store(struct hca *hca, uint64_t addr, u8 v)
 	hca_bar_write(hca, addr, &v, 1);
 }
 
-static void checks_what_is_asked_for(void **state)
+static void bad_alloc_memic_is_bad_param(void **state)
 {
 	static const struct { uint64_t start; uint32_t range, size, align; } t[] = {
 		{ START, PAGE, 0, 0 }, { START, PAGE, 1, 0 }, { START, PAGE, 65, 0 },
@@ -82,7 +82,7 @@ static void checks_what_is_asked_for(void **state)
 				 CMD_BAD_PARAM);
 }
 
-static void aligns_and_fills_a_range(void **state)
+static void dm_is_aligned_and_fills_its_range(void **state)
 {
 	struct hca *hca = *state;
 	uint64_t a, b, c;
@@ -108,7 +108,7 @@ static void aligns_and_fills_a_range(void **state)
 	assert_null(memic_at(hca, START, 1));
 }
 
-static void frees_what_was_allocated(void **state)
+static void dealloc_takes_exact_allocations_only(void **state)
 {
 	struct hca *hca = *state;
 	uint64_t a;
@@ -125,7 +125,7 @@ static void frees_what_was_allocated(void **state)
 	assert_int_equal(dealloc(hca, a, 256), CMD_BAD_RES);
 }
 
-static void is_zeroed_before_reuse(void **state)
+static void dm_is_zeroed_before_reuse(void **state)
 {
 	struct hca *hca = *state;
 	uint64_t a, b;
@@ -149,7 +149,7 @@ static void is_zeroed_before_reuse(void **state)
 	assert_int_equal(load(hca, b), 0);
 }
 
-static void is_seen_from_the_bus(void **state)
+static void dm_is_seen_through_the_bar(void **state)
 {
 	static const u8 text[8] = "abcdefgh";
 	struct hca *hca = *state;
@@ -173,7 +173,7 @@ static void is_seen_from_the_bus(void **state)
 	assert_int_equal(qp_rung.count + eq_rung.count + cq_rung.count, 0);
 }
 
-static void gives_no_pointer_outside(void **state)
+static void memic_at_gives_no_pointer_outside(void **state)
 {
 	static const struct { uint64_t offset; size_t len; bool ok; } t[] = {
 		{ START, 1, true }, { START, 128, true }, { START + 127, 1, true },
@@ -191,7 +191,7 @@ static void gives_no_pointer_outside(void **state)
 }
 
 /* As rdma-core's test_mlx5_dm_ops.py goes. */
-static void does_operations(void **state)
+static void dm_operations_increment_and_test_and_set(void **state)
 {
 	struct hca *hca = *state;
 	uint64_t a, inc, tas;
@@ -223,7 +223,7 @@ static void does_operations(void **state)
 	assert_int_equal(load(hca, a), 1);
 }
 
-static void opens_and_closes_operations(void **state)
+static void dm_operations_open_and_close(void **state)
 {
 	struct hca *hca = *state;
 	uint64_t a, b, inc;
@@ -260,14 +260,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, up, rig_teardown)
-		T(checks_what_is_asked_for),
-		T(aligns_and_fills_a_range),
-		T(frees_what_was_allocated),
-		T(is_zeroed_before_reuse),
-		T(is_seen_from_the_bus),
-		T(gives_no_pointer_outside),
-		T(does_operations),
-		T(opens_and_closes_operations),
+		T(bad_alloc_memic_is_bad_param),
+		T(dm_is_aligned_and_fills_its_range),
+		T(dealloc_takes_exact_allocations_only),
+		T(dm_is_zeroed_before_reuse),
+		T(dm_is_seen_through_the_bar),
+		T(memic_at_gives_no_pointer_outside),
+		T(dm_operations_increment_and_test_and_set),
+		T(dm_operations_open_and_close),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

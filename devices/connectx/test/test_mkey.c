@@ -200,7 +200,7 @@ static void expect(u8 *bytes, const struct piece *p, u8 (*byte)(uint64_t addr))
 			*bytes++ = p->addr == NOWHERE ? 0 : byte(p->addr + i);
 }
 
-static void test_read(void **state)
+static void read_follows_the_translation(void **state)
 {
 	static u8 got[0x4000], want[0x4000];
 	unsigned int i;
@@ -230,7 +230,7 @@ static u8 memory(uint64_t addr)
 }
 
 /* The same table: what can be read can be written, but for pages that are only readable. */
-static void test_write(void **state)
+static void write_follows_the_translation(void **state)
 {
 	static u8 data[0x4000], got[0x4000];
 	unsigned int i, j;
@@ -261,7 +261,7 @@ static void test_write(void **state)
 	}
 }
 
-static void test_reserved_lkey(void **state)
+static void reserved_lkey_reads_bus_addresses(void **state)
 {
 	struct mkey_access a = { .key = MKEY_RESERVED_LKEY, .rights = LR, .privileged = true };
 	u8 byte;
@@ -277,7 +277,7 @@ static void test_reserved_lkey(void **state)
 }
 
 /* Each set of rights that a key has, against each that an access needs. */
-static void test_rights(void **state)
+static void access_needs_each_of_its_rights(void **state)
 {
 	unsigned int has, needs;
 
@@ -292,7 +292,7 @@ static void test_rights(void **state)
 	}
 }
 
-static void test_who(void **state)
+static void key_is_for_its_pd_qp_and_variant(void **state)
 {
 	static const struct {
 		const char *name;
@@ -328,7 +328,7 @@ static void test_who(void **state)
 }
 
 /* What an inner key has to be; the access is remote, the outer key grants that. */
-static void test_inner(void **state)
+static void inner_key_needs_local_rights_and_pd(void **state)
 {
 	static const struct {
 		const char *name;
@@ -365,7 +365,7 @@ static void test_inner(void **state)
 	}
 }
 
-static void test_faults(void **state)
+static void fault_names_the_absent_page(void **state)
 {
 	static const struct {
 		const char *name;
@@ -410,7 +410,7 @@ static void test_faults(void **state)
 	}
 }
 
-static void test_atomic(void **state)
+static void atomic_needs_an_aligned_word(void **state)
 {
 	static const struct {
 		const char *name;
@@ -447,7 +447,7 @@ static void test_atomic(void **state)
 }
 
 /* One byte an entry: what one access may go through is bounded, and long lists are not slow. */
-static void test_pieces(void **state)
+static void access_in_too_many_pieces_is_denied(void **state)
 {
 	uint32_t n = 65536, i, k = create((struct spec){ KLM, 0, n, .octowords = n });
 	const struct mkey_access a = { .key = k, .pd = PD, .rights = LR };
@@ -484,7 +484,7 @@ static void bench(const char *name, uint32_t k, size_t piece)
 		      (now() - t) / rounds / 256);
 }
 
-static void test_bench(void **state)
+static void benchmark_prints_times(void **state)
 {
 	/* The driver's cache: keys of so many octowords. */
 	static const unsigned int cache[][2] = {
@@ -542,10 +542,12 @@ static int bench_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_read), CASE(test_write), CASE(test_reserved_lkey), CASE(test_rights),
-		CASE(test_who), CASE(test_inner), CASE(test_faults), CASE(test_atomic),
-		CASE(test_pieces),
-		cmocka_unit_test_setup_teardown(test_bench, bench_up, world_down),
+		CASE(read_follows_the_translation), CASE(write_follows_the_translation),
+		CASE(reserved_lkey_reads_bus_addresses), CASE(access_needs_each_of_its_rights),
+		CASE(key_is_for_its_pd_qp_and_variant), CASE(inner_key_needs_local_rights_and_pd),
+		CASE(fault_names_the_absent_page), CASE(atomic_needs_an_aligned_word),
+		CASE(access_in_too_many_pieces_is_denied),
+		cmocka_unit_test_setup_teardown(benchmark_prints_times, bench_up, world_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
 /* The commands of memory keys, and invalidation by a peer. */
 #include "mkey_world.h"
 
-static void test_remote_invalidate(void **state)
+static void peer_invalidates_permitted_keys_only(void **state)
 {
 	static const struct {
 		const char *name;
@@ -32,7 +32,7 @@ static void test_remote_invalidate(void **state)
 	}
 }
 
-static void test_create_refused(void **state)
+static void bad_create_mkey_is_refused(void **state)
 {
 	static const uint64_t list[64];
 	static const struct {
@@ -83,7 +83,7 @@ static void test_create_refused(void **state)
 	assert_int_equal(command(mkey_ops, MLX5_CMD_OP_CREATE_MKEY, in, len, out), CMD_BAD_PARAM);
 }
 
-static void test_commands(void **state)
+static void mkey_is_queried_and_destroyed_by_its_owner(void **state)
 {
 	static const uint64_t list[] = { A, B };
 	uint32_t k = create((struct spec){ MTT, 0x7000, 0x2000, 12, .octowords = 1, .actual = 1,
@@ -120,7 +120,7 @@ static void test_commands(void **state)
 }
 
 /* Each allocation fails once: nothing stays behind. */
-static void test_no_memory(void **state)
+static void create_mkey_without_memory_is_lim_exceeded(void **state)
 {
 	size_t before = hca.memory, limit;
 	enum cmd_status status;
@@ -143,8 +143,9 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_remote_invalidate), CASE(test_create_refused), CASE(test_commands),
-		CASE(test_no_memory),
+		CASE(peer_invalidates_permitted_keys_only), CASE(bad_create_mkey_is_refused),
+		CASE(mkey_is_queried_and_destroyed_by_its_owner),
+		CASE(create_mkey_without_memory_is_lim_exceeded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

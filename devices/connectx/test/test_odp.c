@@ -207,7 +207,7 @@ static void fault(unsigned int qp, enum fault_side side, uint32_t key, uint64_t 
 	odp_fault(&hca, qps[qp], side, &f);
 }
 
-static void test_event(void **state)
+static void fault_event_names_key_and_pages(void **state)
 {
 	static const struct { uint64_t va; size_t len; uint32_t pages; } t[] = {
 		{ 0x1000, 1, 1 }, { 0x1000, 0x1000, 1 }, { 0x1fff, 2, 2 }, { 0x1001, 0x1000, 2 },
@@ -231,7 +231,7 @@ static void test_event(void **state)
 	assert_int_equal(overs, 0);
 }
 
-static void test_resume(void **state)
+static void resume_ends_its_fault_once(void **state)
 {
 	uint64_t first, second;
 
@@ -266,13 +266,13 @@ static void test_resume(void **state)
 	assert_true(over_failed);
 }
 
-static void test_no_fault_yet(void **state)
+static void resume_without_a_fault_is_bad_param(void **state)
 {
 	assert_int_equal(resume(1025, false), CMD_BAD_PARAM);
 }
 
 /* The slot of a fault that is over is used again, and its old token means nothing. */
-static void test_old_token(void **state)
+static void old_token_ends_no_new_fault(void **state)
 {
 	uint64_t old;
 
@@ -288,7 +288,7 @@ static void test_old_token(void **state)
 }
 
 /* It was answered, and is destroyed before it goes on. */
-static void test_forgotten_before_it_goes_on(void **state)
+static void answered_qp_may_be_forgotten_first(void **state)
 {
 	fault(0, FAULT_RESPONDER, root, 0x1000, 8);
 	assert_int_equal(answer(token(), false), CMD_OK);
@@ -297,7 +297,7 @@ static void test_forgotten_before_it_goes_on(void **state)
 	assert_int_equal(overs, 0);
 }
 
-static void test_polling(void **state)
+static void fault_without_subscriber_polls_its_pages(void **state)
 {
 	subscribed = false;
 	fault(0, FAULT_REQUESTER, root, 0x1ff0, 0x20);
@@ -316,7 +316,7 @@ static void test_polling(void **state)
 }
 
 /* Somebody subscribes while an access polls; an EQ that takes nothing is like none. */
-static void test_subscribes_later(void **state)
+static void later_subscriber_gets_a_polling_fault(void **state)
 {
 	subscribed = false;
 	fault(0, FAULT_REQUESTER, root, 0x1ff0, 0x20);
@@ -334,7 +334,7 @@ static void test_subscribes_later(void **state)
 }
 
 /* The key is gone: the QP's own walk has to find that. */
-static void test_key_gone(void **state)
+static void freed_key_ends_the_wait(void **state)
 {
 	subscribed = false;
 	fault(0, FAULT_REQUESTER, root, 0x1000, 8);
@@ -345,7 +345,7 @@ static void test_key_gone(void **state)
 }
 
 /* The driver refuses a child that it is taking out of its parent. */
-static void test_child_vanishes(void **state)
+static void refused_child_is_walked_again(void **state)
 {
 	fault(0, FAULT_REQUESTER, implicit, 0x1000, 8);
 	assert_int_equal(be32_at(event + 16), child);
@@ -367,7 +367,7 @@ static void test_child_vanishes(void **state)
 	assert_false(over_failed);
 }
 
-static void test_child_errors_end(void **state)
+static void child_errors_end_after_the_retries(void **state)
 {
 	unsigned int i;
 
@@ -385,7 +385,7 @@ static void test_child_errors_end(void **state)
 }
 
 /* The QP faults again as soon as it goes on. */
-static void test_again(void **state)
+static void qp_may_fault_again_at_once(void **state)
 {
 	const struct mkey_fault f = fault_of(root, 0x2000, 8);
 	unsigned int i;
@@ -401,7 +401,7 @@ static void test_again(void **state)
 }
 
 /* So many faults that not all are reported: the others follow as slots become free. */
-static void test_many(void **state)
+static void faults_beyond_the_slots_wait(void **state)
 {
 	uint64_t first = 0;
 	unsigned int i;
@@ -425,7 +425,7 @@ static void test_many(void **state)
 }
 
 /* Nobody listens any more: what is in the queue polls. */
-static void test_unsubscribes(void **state)
+static void queued_faults_poll_without_a_subscriber(void **state)
 {
 	unsigned int i;
 
@@ -436,7 +436,7 @@ static void test_unsubscribes(void **state)
 	assert_int_equal(running(), QPS - ODP_REPORTED);
 }
 
-static void test_forget(void **state)
+static void forgotten_qp_is_not_resumed(void **state)
 {
 	fault(0, FAULT_REQUESTER, root, 0x1000, 8);
 	fault(0, FAULT_RESPONDER, implicit, 0x1000, 8);
@@ -450,7 +450,7 @@ static void test_forget(void **state)
 }
 
 /* All that is outstanding ends with the reset, in silence: see down(). */
-static void test_reset(void **state)
+static void reset_ends_faults_in_silence(void **state)
 {
 	unsigned int i;
 
@@ -466,11 +466,15 @@ static void test_reset(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_event), CASE(test_resume), CASE(test_no_fault_yet), CASE(test_old_token),
-		CASE(test_polling), CASE(test_subscribes_later), CASE(test_key_gone),
-		CASE(test_child_vanishes), CASE(test_child_errors_end), CASE(test_again),
-		CASE(test_many), CASE(test_unsubscribes), CASE(test_forget), CASE(test_reset),
-		CASE(test_forgotten_before_it_goes_on),
+		CASE(fault_event_names_key_and_pages), CASE(resume_ends_its_fault_once),
+		CASE(resume_without_a_fault_is_bad_param), CASE(old_token_ends_no_new_fault),
+		CASE(fault_without_subscriber_polls_its_pages),
+		CASE(later_subscriber_gets_a_polling_fault), CASE(freed_key_ends_the_wait),
+		CASE(refused_child_is_walked_again), CASE(child_errors_end_after_the_retries),
+		CASE(qp_may_fault_again_at_once),
+		CASE(faults_beyond_the_slots_wait), CASE(queued_faults_poll_without_a_subscriber),
+		CASE(forgotten_qp_is_not_resumed), CASE(reset_ends_faults_in_silence),
+		CASE(answered_qp_may_be_forgotten_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

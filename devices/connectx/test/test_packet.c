@@ -43,7 +43,7 @@ static uint32_t le32(const u8 *p)
  * packet counts as a global one, whose LRH is ones.  It is not for packet_parse(), but
  * shows that the ICRC of this file is that of the hardware.
  */
-static void test_published_icrc(void **state)
+static void bitwise_icrc_matches_a_published_packet(void **state)
 {
 	static const u8 masked[] = {
 		0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,			/* LRH */
@@ -59,7 +59,7 @@ static void test_published_icrc(void **state)
 }
 
 /* Each length, from any address: what is done in large steps, and what is left of it. */
-static void test_vcrc(void **state)
+static void vcrc_matches_the_bitwise_one(void **state)
 {
 	u8 data[5000];
 
@@ -162,7 +162,7 @@ static void fill(struct packet *p, u8 opcode, bool global, uint32_t length)
 	}
 }
 
-static void test_round_trip(void **state)
+static void each_opcode_survives_write_and_parse(void **state)
 {
 	static const uint32_t lengths[] = { 0, 1, 2, 3, 4, 5, 255, 256, 1023, 4095, 4096 };
 	static struct packet in, out;
@@ -194,7 +194,7 @@ static void test_round_trip(void **state)
 	assert_int_equal(known, 90);
 }
 
-static void test_bytes(void **state)
+static void rc_headers_match_byte_by_byte(void **state)
 {
 	static const u8 head[] = {
 		0x30, 0xa2, 0x12, 0x34, 0x00, 0x0c, 0x05, 0x67,	/* LRH: 12 words */
@@ -212,7 +212,7 @@ static void test_bytes(void **state)
 }
 
 /* The layout that packet.c describes: DCETH before all other extended headers. */
-static void test_dc_bytes(void **state)
+static void dc_headers_match_byte_by_byte(void **state)
 {
 	static const u8 head[] = {
 		0xca, 0xf0, 0x87, 0x65, 0x00, 0xab, 0xcd, 0xef, 0x80, 0x98, 0x76, 0x54,
@@ -236,7 +236,7 @@ static void test_dc_bytes(void **state)
 	assert_int_equal(packet_write(&p, wire), PACKET_WIRE_MAX);
 }
 
-static void test_grh_bytes(void **state)
+static void grh_matches_byte_by_byte(void **state)
 {
 	static const u8 grh[] = {
 		0x6c, 0x1a, 0xbc, 0xde, 0x00, 0x18, 0x1b, 0x40,	/* 12 + 8 + 4 bytes follow */
@@ -253,7 +253,7 @@ static void test_grh_bytes(void **state)
 	assert_memory_equal(wire + 8, grh, sizeof(grh));
 }
 
-static void test_ops(void **state)
+static void opcodes_have_their_properties(void **state)
 {
 	static const struct {
 		u8 opcode;
@@ -337,7 +337,7 @@ static int parse_exactly(const u8 *wire, size_t len, bool sealed, const char **w
 	return ret;
 }
 
-static void test_truncated(void **state)
+static void truncated_packet_is_ebadmsg(void **state)
 {
 	static struct packet p;
 	u8 wire[PACKET_WIRE_MAX];
@@ -362,7 +362,7 @@ static void test_truncated(void **state)
 	}
 }
 
-static void test_flipped(void **state)
+static void flipped_bit_is_ebadmsg(void **state)
 {
 	static struct packet p;
 	u8 wire[PACKET_WIRE_MAX];
@@ -381,7 +381,7 @@ static void test_flipped(void **state)
 	assert_int_equal(parse_exactly(wire, len, false, &why), 0);
 }
 
-static void test_refused(void **state)
+static void bad_header_fields_are_ebadmsg(void **state)
 {
 	static const struct {
 		size_t at;
@@ -424,7 +424,7 @@ static void test_refused(void **state)
 	assert_string_equal(why, "ICRC");
 }
 
-static void test_refused_global(void **state)
+static void bad_grh_fields_are_ebadmsg(void **state)
 {
 	static const struct {
 		size_t at;
@@ -453,7 +453,7 @@ static void test_refused_global(void **state)
 }
 
 /* More payload than any MTU, in a packet that has no other headers and so is short enough. */
-static void test_too_long(void **state)
+static void too_long_packet_is_ebadmsg(void **state)
 {
 	static u8 wire[PACKET_WIRE_MAX];
 	static struct packet p;
@@ -471,7 +471,7 @@ static void test_too_long(void **state)
 }
 
 /* A pad beyond the payload: one word of payload at most three. */
-static void test_pad(void **state)
+static void pad_beyond_the_payload_is_ebadmsg(void **state)
 {
 	static struct packet p;
 	u8 wire[PACKET_WIRE_MAX];
@@ -487,7 +487,7 @@ static void test_pad(void **state)
 }
 
 /* The virtual lane may change on the way, and the VCRC with it, but not the ICRC. */
-static void test_vl_is_variant(void **state)
+static void changed_vl_keeps_the_icrc_valid(void **state)
 {
 	static struct packet p;
 	u8 wire[PACKET_WIRE_MAX];
@@ -504,7 +504,7 @@ static void test_vl_is_variant(void **state)
 	assert_int_equal(p.vl, 7);
 }
 
-static void test_psn(void **state)
+static void psn_difference_wraps(void **state)
 {
 	static const struct {
 		uint32_t a, b;
@@ -519,7 +519,7 @@ static void test_psn(void **state)
 		assert_int_equal(psn_diff(table[i].a, table[i].b), table[i].diff);
 }
 
-static void test_describe(void **state)
+static void description_names_opcode_and_headers(void **state)
 {
 	static struct packet p;
 	char line[200], small[12];
@@ -544,22 +544,22 @@ static void test_describe(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_published_icrc),
-		cmocka_unit_test(test_vcrc),
-		cmocka_unit_test(test_round_trip),
-		cmocka_unit_test(test_bytes),
-		cmocka_unit_test(test_dc_bytes),
-		cmocka_unit_test(test_grh_bytes),
-		cmocka_unit_test(test_ops),
-		cmocka_unit_test(test_truncated),
-		cmocka_unit_test(test_flipped),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_refused_global),
-		cmocka_unit_test(test_too_long),
-		cmocka_unit_test(test_pad),
-		cmocka_unit_test(test_vl_is_variant),
-		cmocka_unit_test(test_psn),
-		cmocka_unit_test(test_describe),
+		cmocka_unit_test(bitwise_icrc_matches_a_published_packet),
+		cmocka_unit_test(vcrc_matches_the_bitwise_one),
+		cmocka_unit_test(each_opcode_survives_write_and_parse),
+		cmocka_unit_test(rc_headers_match_byte_by_byte),
+		cmocka_unit_test(dc_headers_match_byte_by_byte),
+		cmocka_unit_test(grh_matches_byte_by_byte),
+		cmocka_unit_test(opcodes_have_their_properties),
+		cmocka_unit_test(truncated_packet_is_ebadmsg),
+		cmocka_unit_test(flipped_bit_is_ebadmsg),
+		cmocka_unit_test(bad_header_fields_are_ebadmsg),
+		cmocka_unit_test(bad_grh_fields_are_ebadmsg),
+		cmocka_unit_test(too_long_packet_is_ebadmsg),
+		cmocka_unit_test(pad_beyond_the_payload_is_ebadmsg),
+		cmocka_unit_test(changed_vl_keeps_the_icrc_valid),
+		cmocka_unit_test(psn_difference_wraps),
+		cmocka_unit_test(description_names_opcode_and_headers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

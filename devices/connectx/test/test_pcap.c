@@ -38,7 +38,7 @@ static const u8 header[] = {
 	(PACKET_WIRE_MAX + 16) & 0xff, (PACKET_WIRE_MAX + 16) >> 8, 0, 0, 197, 0, 0, 0,
 };
 
-static void test_file(void **state)
+static void capture_matches_byte_by_byte(void **state)
 {
 	u8 file[1024], wire[2][100];
 	struct pcap *pc;
@@ -82,7 +82,7 @@ static void test_file(void **state)
 }
 
 /* More than the buffer: all of it is there, in order. */
-static void test_many(void **state)
+static void capture_larger_than_the_buffer_is_whole(void **state)
 {
 	size_t size = 24 + 1000 * (32 + 4000);
 	u8 *file = malloc(size + 1), wire[4000] = { 0 };
@@ -101,7 +101,7 @@ static void test_many(void **state)
 	free(file);
 }
 
-static void test_errors(void **state)
+static void capture_reports_enoent_and_enospc(void **state)
 {
 	u8 wire[100] = { 0 };
 	struct pcap *pc;
@@ -122,9 +122,9 @@ static void test_errors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_file),
-		cmocka_unit_test(test_many),
-		cmocka_unit_test(test_errors),
+		cmocka_unit_test(capture_matches_byte_by_byte),
+		cmocka_unit_test(capture_larger_than_the_buffer_is_whole),
+		cmocka_unit_test(capture_reports_enoent_and_enospc),
 	};
 	int fd = mkstemp(path), ret;
 

@@ -49,7 +49,7 @@ static unsigned int capability(uint8_t id)
 	return 0;
 }
 
-static void says_what_it_is(void **state)
+static void config_space_identifies_the_device(void **state)
 {
 	unsigned int exp = capability(PCI_CAP_ID_EXP), msix = capability(PCI_CAP_ID_MSIX);
 	unsigned int pm = capability(PCI_CAP_ID_PM);
@@ -145,7 +145,7 @@ static void writes_change_writable_bits_only(void **state)
 	}
 }
 
-static void flr_resets(void **state)
+static void flr_bit_resets_the_function(void **state)
 {
 	unsigned int ctl = capability(PCI_CAP_ID_EXP) + PCI_EXP_DEVCTL;
 	uint32_t initial = get(ctl, 2);
@@ -172,7 +172,7 @@ static void flr_resets(void **state)
 }
 
 /* By the command register and the power state. */
-static void what_the_function_may_do(void **state)
+static void command_and_power_gate_dma_and_bar(void **state)
 {
 	unsigned int pm = capability(PCI_CAP_ID_PM) + PCI_PM_CTRL;
 
@@ -192,11 +192,11 @@ static void what_the_function_may_do(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(says_what_it_is, setup),
+		cmocka_unit_test_setup(config_space_identifies_the_device, setup),
 		cmocka_unit_test_setup(bar_tells_its_size, setup),
 		cmocka_unit_test_setup(writes_change_writable_bits_only, setup),
-		cmocka_unit_test_setup(flr_resets, setup),
-		cmocka_unit_test_setup(what_the_function_may_do, setup),
+		cmocka_unit_test_setup(flr_bit_resets_the_function, setup),
+		cmocka_unit_test_setup(command_and_power_gate_dma_and_bar, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,7 @@ static enum cmd_status port_cmd(struct hca *hca, uint16_t op, uint32_t word2, ui
 	return run(hca, op, 0, in, 16, out, out_len);
 }
 
-static void describes_the_port(void **state)
+static void vport_context_describes_the_port(void **state)
 {
 	struct hca *hca = *state;
 	void *ctx = IFC_PTR(query_hca_vport_context_out, out, hca_vport_context);
@@ -51,7 +51,7 @@ static void describes_the_port(void **state)
 	assert_int_equal(hca->port.state, 4);
 }
 
-static void takes_capability_bits(void **state)
+static void modify_takes_selected_capability_bits(void **state)
 {
 	struct hca *hca = *state;
 	void *ctx = IFC_PTR(modify_hca_vport_context_in, in, hca_vport_context);
@@ -77,7 +77,7 @@ static void takes_capability_bits(void **state)
 			 CMD_BAD_PARAM);
 }
 
-static void has_a_gid_and_a_pkey(void **state)
+static void port_has_one_gid_and_one_pkey(void **state)
 {
 	struct hca *hca = *state;
 	const uint16_t gid = MLX5_CMD_OP_QUERY_HCA_VPORT_GID;
@@ -114,7 +114,7 @@ static void has_a_gid_and_a_pkey(void **state)
 }
 
 /* The state before, the call, and the events that the driver gets for it. */
-static void tells_what_changed(void **state)
+static void port_change_sends_its_events(void **state)
 {
 	static const struct {
 		uint16_t lid, sm_lid;
@@ -160,7 +160,7 @@ static enum cmd_status reg(struct hca *hca, uint16_t id, uint16_t op_mod, const 
 #define EXTENDED(field) IFC_GET64(ib_ext_port_cntrs_grp_data_layout, COUNTER_SET, field##_high)
 #define ERRORS(field) IFC_GET(ib_port_cntrs_grp_data_layout, COUNTER_SET, field)
 
-static void has_registers(void **state)
+static void registers_answer_and_bad_ones_are_refused(void **state)
 {
 	struct hca *hca = *state;
 	u8 *data = out + 16, desc[64] = "a new name", he[16] = { 0x80 }, ppcnt[512] = { 0 };
@@ -212,7 +212,7 @@ static void has_registers(void **state)
 
 #define TRAFFIC(field) IFC_GET64(query_vport_counter_out, out, field)
 
-static void counts(void **state)
+static void vport_counters_are_read_and_cleared(void **state)
 {
 	struct hca *hca = *state;
 	const uint16_t op = MLX5_CMD_OP_QUERY_VPORT_COUNTER;
@@ -237,7 +237,7 @@ static void counts(void **state)
 }
 
 /* The performance agent's Set: each bit of CounterSelect clears its own. */
-static void clears(void **state)
+static void each_select_bit_clears_its_counter(void **state)
 {
 	static const struct {
 		uint16_t attr, select;
@@ -345,7 +345,7 @@ static unsigned int members(struct hca *hca, uint32_t number)
 	return called;
 }
 
-static void attaches_and_detaches(void **state)
+static void qps_join_and_leave_multicast_groups(void **state)
 {
 	struct hca *hca = *state;
 
@@ -375,7 +375,7 @@ static void attaches_and_detaches(void **state)
 	assert_int_equal(run(hca, MLX5_CMD_OP_ATTACH_TO_MCG, 0, in, 32, out, 16), CMD_BAD_PARAM);
 }
 
-static void groups_end(void **state)
+static void attach_beyond_the_limits_is_refused(void **state)
 {
 	struct hca *hca = *state;
 
@@ -405,15 +405,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, up, rig_teardown)
-		T(describes_the_port),
-		T(takes_capability_bits),
-		T(has_a_gid_and_a_pkey),
-		T(tells_what_changed),
-		T(has_registers),
-		T(counts),
-		T(clears),
-		T(attaches_and_detaches),
-		T(groups_end),
+		T(vport_context_describes_the_port),
+		T(modify_takes_selected_capability_bits),
+		T(port_has_one_gid_and_one_pkey),
+		T(port_change_sends_its_events),
+		T(registers_answer_and_bad_ones_are_refused),
+		T(vport_counters_are_read_and_cleared),
+		T(each_select_bit_clears_its_counter),
+		T(qps_join_and_leave_multicast_groups),
+		T(attach_beyond_the_limits_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
 /* qp_cmd.c and qp_modify.c: commands in; states, contexts and use counts out. */
 #include "qp_fixture.h"
 
-static void test_states(void **state)
+static void transition_from_a_wrong_state_is_bad_qp_state(void **state)
 {
 	enum { X = CMD_BAD_QP_STATE };
 	static const struct { uint16_t op; u8 status[6], next; } cases[] = {
@@ -40,7 +40,7 @@ static void test_states(void **state)
 }
 
 /* Which transition takes which field: never, by itself, or by a bit of the mask. */
-static void test_masks(void **state)
+static void transition_takes_its_fields_only(void **state)
 {
 	enum { RRE = 1 << 1, RAE = 1 << 2, RWE = 1 << 3, PKEY = 1 << 4, QKEY = 1 << 5,
 	       RNR = 1 << 6, PM = 1 << 10, ITSELF = 1u << 31, NEVER = 0 };
@@ -116,7 +116,7 @@ static void test_masks(void **state)
 	}
 }
 
-static void test_all_or_nothing(void **state)
+static void refused_transition_changes_nothing(void **state)
 {
 	static const struct { u8 from; uint16_t op, bit, width; u8 value; } cases[] = {
 #define BAD(from, op, field, value) \
@@ -146,7 +146,7 @@ static void test_all_or_nothing(void **state)
 	}
 }
 
-static void test_attributes(void **state)
+static void attributes_reach_the_qp_and_reset_clears_them(void **state)
 {
 	struct qp *qp = created(MLX5_QPC_ST_RC);
 
@@ -185,7 +185,7 @@ static void test_attributes(void **state)
 	assert_false(qp->remote_atomic || qp->path.global);
 }
 
-static void test_create(void **state)
+static void bad_create_qp_is_refused(void **state)
 {
 #define C(st_, status_, field_, value_) \
 	{ st_, status_, IFC_BIT(qpc, field_), IFC_WIDTH(qpc, field_), value_ }
@@ -246,7 +246,7 @@ static void test_create(void **state)
 	hca.memory -= HCA_MEMORY - sizeof(struct qp) - 15;
 }
 
-static void test_users(void **state)
+static void qp_names_objects_of_its_user_only(void **state)
 {
 	struct qp *qp, *target;
 
@@ -295,12 +295,12 @@ static void test_users(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_states),
-		TEST(test_masks),
-		TEST(test_all_or_nothing),
-		TEST(test_attributes),
-		TEST(test_create),
-		TEST(test_users),
+		TEST(transition_from_a_wrong_state_is_bad_qp_state),
+		TEST(transition_takes_its_fields_only),
+		TEST(refused_transition_changes_nothing),
+		TEST(attributes_reach_the_qp_and_reset_clears_them),
+		TEST(bad_create_qp_is_refused),
+		TEST(qp_names_objects_of_its_user_only),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

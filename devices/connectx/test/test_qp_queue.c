@@ -5,7 +5,7 @@
 #define FLUSHED MLX5_CQE_SYNDROME_WR_FLUSH_ERR
 #define INLINE MLX5_INLINE_SCATTER_32
 
-static void test_doorbell(void **state)
+static void doorbell_record_sets_the_producer(void **state)
 {
 	static const struct { uint16_t consumer; uint32_t record; int count; } cases[] = {
 		{ 0, 0, 0 }, { 0, 1, 1 }, { 0, 16, 16 }, { 0, 17, -1 }, { 5, 4, -1 },
@@ -57,7 +57,7 @@ static void test_doorbell(void **state)
 }
 
 /* The record is ahead: what it counts beyond the doorbell waits for its own. */
-static void test_doorbell_before_the_next(void **state)
+static void doorbell_posts_up_to_its_own_wqe(void **state)
 {
 	static const struct { int end; uint16_t producer; } rung[] = {
 		{ 0xffff, 0xffff }, { 0, 0 }, { 0xffff, 0 }, { 2, 2 }, { 1, 2 }, { 3, 3 },
@@ -76,7 +76,7 @@ static void test_doorbell_before_the_next(void **state)
 	qp_reset_all(&hca);
 }
 
-static void test_fetch(void **state)
+static void wqe_fetch_wraps_and_stops_at_the_posted(void **state)
 {
 	struct qp *qp = created(MLX5_QPC_ST_RC);
 	struct wqe w;
@@ -108,7 +108,7 @@ static void test_fetch(void **state)
 	assert_int_equal(qp_fetch(qp, 0, &w), MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR);
 }
 
-static void test_receive(void **state)
+static void receive_is_taken_from_rq_or_xrc_srq(void **state)
 {
 	struct qp *qp = created(MLX5_QPC_ST_RC), *target;
 	struct recv_wqe r;
@@ -162,7 +162,7 @@ static void check_error(unsigned int i, struct qp *qp, u8 op, uint16_t index, u8
 	assert_true(cqe_solicited[i]);
 }
 
-static void test_flush(void **state)
+static void error_flushes_sends_and_receives(void **state)
 {
 	struct qp *qp = created(MLX5_QPC_ST_RC);
 	struct wqe sent[2] = { { .index = 7, .opcode = 8 }, { .index = 8, .opcode = 10 } };
@@ -219,7 +219,7 @@ static void test_flush(void **state)
 	assert_null(running);
 }
 
-static void test_flush_srq(void **state)
+static void flush_leaves_the_srq_alone(void **state)
 {
 	struct qp *qp;
 
@@ -246,7 +246,7 @@ static void test_flush_srq(void **state)
 }
 
 /* An XRC SRQ is destroyed in the middle of a message that goes to it. */
-static void test_srq_goes(void **state)
+static void destroyed_srq_ends_its_message(void **state)
 {
 	struct qp *qp = created(MLX5_QPC_ST_XRC), *other = created(MLX5_QPC_ST_RC);
 
@@ -266,7 +266,7 @@ static void test_srq_goes(void **state)
 	assert_int_equal(cqes, 0);
 }
 
-static void test_sq_error(void **state)
+static void sq_error_flushes_sends_only(void **state)
 {
 	struct qp *qp = created(MLX5_QPC_ST_UD);
 
@@ -291,7 +291,7 @@ static void test_sq_error(void **state)
 	assert_int_equal(requester_runs, 1);
 }
 
-static void test_completions(void **state)
+static void cqe_fields_describe_the_completion(void **state)
 {
 	struct qp *qp = created(MLX5_QPC_ST_RC);
 	struct wqe w = { .index = 0x1234, .opcode = MLX5_OPCODE_RDMA_READ };
@@ -362,15 +362,15 @@ static void test_completions(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_doorbell),
-		TEST(test_doorbell_before_the_next),
-		TEST(test_fetch),
-		TEST(test_receive),
-		TEST(test_flush),
-		TEST(test_flush_srq),
-		TEST(test_srq_goes),
-		TEST(test_sq_error),
-		TEST(test_completions),
+		TEST(doorbell_record_sets_the_producer),
+		TEST(doorbell_posts_up_to_its_own_wqe),
+		TEST(wqe_fetch_wraps_and_stops_at_the_posted),
+		TEST(receive_is_taken_from_rq_or_xrc_srq),
+		TEST(error_flushes_sends_and_receives),
+		TEST(flush_leaves_the_srq_alone),
+		TEST(destroyed_srq_ends_its_message),
+		TEST(sq_error_flushes_sends_only),
+		TEST(cqe_fields_describe_the_completion),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,7 +93,7 @@ static void init_checks_its_arguments(void **state)
 	}
 }
 
-static void pages_are_aligned(void **state)
+static void unaligned_pages_are_bad_param(void **state)
 {
 	uint64_t pas[2] = { htobe64(0x100000), htobe64(0x110800) };
 	struct queue_buf b;
@@ -134,7 +134,7 @@ static void bytes_lie_where_the_list_says(void **state)
 	queue_buf_free(&hca, &b);
 }
 
-static void offsets_outside_are_refused(void **state)
+static void offsets_outside_are_efault(void **state)
 {
 	static const uint64_t bad[] = { 4096, 4095, 1ull << 32, 1ull << 63, ~0ull };
 	const uint64_t pas[1] = { htobe64(0x100000) };
@@ -160,7 +160,7 @@ static void offsets_outside_are_refused(void **state)
 	assert_int_equal(queue_buf_read(&b, &dma, 0, data, 0), 0);
 }
 
-static void pages_outside_of_guest_memory_are_refused(void **state)
+static void write_outside_guest_memory_is_efault(void **state)
 {
 	const uint64_t pas[2] = { htobe64(0x1ff000), htobe64(0x200000) };
 	uint8_t data[8] = { 0 };
@@ -176,10 +176,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(init_checks_its_arguments),
-		cmocka_unit_test(pages_are_aligned),
+		cmocka_unit_test(unaligned_pages_are_bad_param),
 		cmocka_unit_test(bytes_lie_where_the_list_says),
-		cmocka_unit_test(offsets_outside_are_refused),
-		cmocka_unit_test(pages_outside_of_guest_memory_are_refused),
+		cmocka_unit_test(offsets_outside_are_efault),
+		cmocka_unit_test(write_outside_guest_memory_is_efault),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -57,7 +57,7 @@ static void each_opcode_becomes_its_packets(void **state)
 	}
 }
 
-static void headers_are_the_ones_of_the_wqe(void **state)
+static void packet_headers_come_from_the_wqe(void **state)
 {
 	struct wqe *w;
 	struct packet *p;
@@ -87,7 +87,7 @@ static void headers_are_the_ones_of_the_wqe(void **state)
 	world_end();
 }
 
-static void data_comes_from_all_segments_and_inline(void **state)
+static void payload_comes_from_all_segments_and_inline(void **state)
 {
 	struct packet *p;
 	struct wqe *w;
@@ -113,7 +113,7 @@ static void data_comes_from_all_segments_and_inline(void **state)
 	world_end();
 }
 
-static void one_ack_is_for_all_before_it(void **state)
+static void ack_completes_all_before_it(void **state)
 {
 	world_new(QP_RC, QP_RC, 0xfffffe);
 	for (int i = 0; i < 4; i++)
@@ -130,7 +130,7 @@ static void one_ack_is_for_all_before_it(void **state)
 	world_end();
 }
 
-static void a_sequence_nak_goes_back(void **state)
+static void sequence_nak_resends_from_its_psn(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
@@ -170,7 +170,7 @@ static void naks_become_syndromes(void **state)
 	}
 }
 
-static void not_ready_is_tried_again_after_its_time(void **state)
+static void rnr_is_retried_after_its_time(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	qps[0].rnr_retry = 2;
@@ -193,7 +193,7 @@ static void not_ready_is_tried_again_after_its_time(void **state)
 }
 
 /* One retry is left, and a network that doubles packets does not take it. */
-static void a_nak_that_comes_twice_costs_one_retry(void **state)
+static void duplicate_nak_costs_one_retry(void **state)
 {
 	static const u8 syndromes[] = { AETH_NAK | NAK_SEQUENCE, AETH_RNR_NAK | 12 };
 
@@ -216,7 +216,7 @@ static void a_nak_that_comes_twice_costs_one_retry(void **state)
 }
 
 /* It went back, and what it would send again is acknowledged before it does. */
-static void an_ack_may_come_while_it_waits(void **state)
+static void ack_during_an_rnr_wait_completes(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
@@ -232,7 +232,7 @@ static void an_ack_may_come_while_it_waits(void **state)
 	world_end();
 }
 
-static void seven_is_for_ever_and_progress_counts_anew(void **state)
+static void rnr_retry_7_is_for_ever(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
@@ -248,7 +248,7 @@ static void seven_is_for_ever_and_progress_counts_anew(void **state)
 	world_end();
 }
 
-static void silence_ends_the_retries(void **state)
+static void silence_ends_in_retry_exceeded(void **state)
 {
 	uint64_t begin;
 
@@ -276,7 +276,7 @@ static void silence_ends_the_retries(void **state)
 	world_end();
 }
 
-static void progress_moves_the_deadline(void **state)
+static void ack_moves_the_timeout(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	for (int i = 0; i < 3; i++)
@@ -297,7 +297,7 @@ static void progress_moves_the_deadline(void **state)
 	world_end();
 }
 
-static void reads_are_stored_where_they_belong(void **state)
+static void read_responses_land_in_their_segments(void **state)
 {
 	struct wqe *w;
 
@@ -323,7 +323,7 @@ static void reads_are_stored_where_they_belong(void **state)
 }
 
 /* Its memory went away after it had begun. */
-static void a_read_may_be_refused_in_its_middle(void **state)
+static void nak_in_the_middle_of_a_read_fails_it(void **state)
 {
 	for (int refused = 0; refused < 3; refused++) {
 		world_new(QP_RC, QP_RC, 10);
@@ -339,7 +339,7 @@ static void a_read_may_be_refused_in_its_middle(void **state)
 	}
 }
 
-static void a_lost_response_is_asked_for_once(void **state)
+static void lost_read_response_is_requested_once(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	post(0, MLX5_OPCODE_RDMA_READ, 0, 0x40, 600);
@@ -361,7 +361,7 @@ static void a_lost_response_is_asked_for_once(void **state)
 }
 
 /* An ACK beyond a read that was not answered. */
-static void an_ack_may_imply_a_loss(void **state)
+static void ack_beyond_an_atomic_resends_it(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
@@ -377,7 +377,7 @@ static void an_ack_may_imply_a_loss(void **state)
 	world_end();
 }
 
-static void a_response_is_an_ack_for_what_precedes_it(void **state)
+static void read_response_acks_what_precedes_it(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
@@ -388,7 +388,7 @@ static void a_response_is_an_ack_for_what_precedes_it(void **state)
 	world_end();
 }
 
-static void responses_that_do_not_fit_are_an_error(void **state)
+static void wrong_response_is_a_bad_response_error(void **state)
 {
 	static const struct { u8 op; uint32_t len; } t[] = {
 		{ IB_READ_RESP_FIRST, 255 }, { IB_READ_RESP_LAST, 256 }, { IB_READ_RESP_ONLY, 300 },
@@ -405,7 +405,7 @@ static void responses_that_do_not_fit_are_an_error(void **state)
 	}
 }
 
-static void fences_wait(void **state)
+static void fenced_work_waits(void **state)
 {
 	static const struct { u8 fence; const char *out, *after_read, *after_all; } t[] = {
 		{ 0, "READ 10+0:8, SEND_ONLY 11:1, SEND_ONLY 12:2", "#0:8", "#1:1, #2:2" },
@@ -429,7 +429,7 @@ static void fences_wait(void **state)
 	}
 }
 
-static void a_umr_waits_for_all_before_it(void **state)
+static void umr_waits_for_all_before_it(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
@@ -477,7 +477,7 @@ static void local_errors_wait_for_their_turn(void **state)
 	world_end();
 }
 
-static void wqes_that_make_no_sense(void **state)
+static void too_long_read_is_a_local_length_error(void **state)
 {
 	struct wqe *w;
 
@@ -490,7 +490,7 @@ static void wqes_that_make_no_sense(void **state)
 }
 
 /* IBA 10.3.1: what was sent unreliably and fails stops the send queue, and nothing else. */
-static void who_ends_in_which_error_state(void **state)
+static void bad_opcode_ends_in_err_or_sqer(void **state)
 {
 	static const struct { enum qp_service service; enum qp_state state; } t[] = {
 		{ QP_RC, QPS_ERR }, { QP_XRC_INI, QPS_ERR }, { QP_UC, QPS_SQER },
@@ -560,28 +560,28 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_opcode_becomes_its_packets),
-		cmocka_unit_test(headers_are_the_ones_of_the_wqe),
-		cmocka_unit_test(data_comes_from_all_segments_and_inline),
-		cmocka_unit_test(one_ack_is_for_all_before_it),
-		cmocka_unit_test(a_sequence_nak_goes_back),
+		cmocka_unit_test(packet_headers_come_from_the_wqe),
+		cmocka_unit_test(payload_comes_from_all_segments_and_inline),
+		cmocka_unit_test(ack_completes_all_before_it),
+		cmocka_unit_test(sequence_nak_resends_from_its_psn),
 		cmocka_unit_test(naks_become_syndromes),
-		cmocka_unit_test(not_ready_is_tried_again_after_its_time),
-		cmocka_unit_test(a_nak_that_comes_twice_costs_one_retry),
-		cmocka_unit_test(an_ack_may_come_while_it_waits),
-		cmocka_unit_test(seven_is_for_ever_and_progress_counts_anew),
-		cmocka_unit_test(silence_ends_the_retries),
-		cmocka_unit_test(progress_moves_the_deadline),
-		cmocka_unit_test(reads_are_stored_where_they_belong),
-		cmocka_unit_test(a_read_may_be_refused_in_its_middle),
-		cmocka_unit_test(a_lost_response_is_asked_for_once),
-		cmocka_unit_test(an_ack_may_imply_a_loss),
-		cmocka_unit_test(a_response_is_an_ack_for_what_precedes_it),
-		cmocka_unit_test(responses_that_do_not_fit_are_an_error),
-		cmocka_unit_test(fences_wait),
-		cmocka_unit_test(a_umr_waits_for_all_before_it),
+		cmocka_unit_test(rnr_is_retried_after_its_time),
+		cmocka_unit_test(duplicate_nak_costs_one_retry),
+		cmocka_unit_test(ack_during_an_rnr_wait_completes),
+		cmocka_unit_test(rnr_retry_7_is_for_ever),
+		cmocka_unit_test(silence_ends_in_retry_exceeded),
+		cmocka_unit_test(ack_moves_the_timeout),
+		cmocka_unit_test(read_responses_land_in_their_segments),
+		cmocka_unit_test(nak_in_the_middle_of_a_read_fails_it),
+		cmocka_unit_test(lost_read_response_is_requested_once),
+		cmocka_unit_test(ack_beyond_an_atomic_resends_it),
+		cmocka_unit_test(read_response_acks_what_precedes_it),
+		cmocka_unit_test(wrong_response_is_a_bad_response_error),
+		cmocka_unit_test(fenced_work_waits),
+		cmocka_unit_test(umr_waits_for_all_before_it),
 		cmocka_unit_test(local_errors_wait_for_their_turn),
-		cmocka_unit_test(wqes_that_make_no_sense),
-		cmocka_unit_test(who_ends_in_which_error_state),
+		cmocka_unit_test(too_long_read_is_a_local_length_error),
+		cmocka_unit_test(bad_opcode_ends_in_err_or_sqer),
 		cmocka_unit_test(absent_pages_stop_the_requester),
 	};
 

@@ -2,7 +2,7 @@
 /* What the requester waits for before it sends more: the window, reads, packets, memory. */
 #include "requester_steps.h"
 
-static void the_window_is_bounded(void **state)
+static void window_limits_unacked_packets(void **state)
 {
 	struct packet *p;
 
@@ -24,7 +24,7 @@ static void the_window_is_bounded(void **state)
 	world_end();
 }
 
-static void an_empty_pool_delays(void **state)
+static void empty_pool_delays_sends(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	fake_link.limit = 1;
@@ -36,7 +36,7 @@ static void an_empty_pool_delays(void **state)
 	world_end();
 }
 
-static void without_memory_it_looks_again(void **state)
+static void send_without_memory_is_tried_again(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	allocation_limit = -1;
@@ -52,7 +52,7 @@ static void without_memory_it_looks_again(void **state)
 }
 
 /* Others took all that is for work requests: each queue goes on, and registration too. */
-static void at_the_limit_of_memory_one_goes_at_a_time(void **state)
+static void memory_limit_lets_one_wqe_go_at_a_time(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	allocation_limit = 0;
@@ -72,7 +72,7 @@ static void at_the_limit_of_memory_one_goes_at_a_time(void **state)
 }
 
 /* It has had its time with each packet: one in a turn, and all in the end. */
-static void a_turn_that_lasts_long_ends(void **state)
+static void long_turn_ends_after_one_packet(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	fake_loop.turn_over = true;
@@ -98,7 +98,7 @@ static void reads_in_flight_are_limited(void **state)
 }
 
 /* 2^30 bytes at the least MTU are 2^22 PSNs, a quarter: nothing else is in flight then. */
-static void the_longest_read_is_alone(void **state)
+static void longest_read_is_alone_in_flight(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
@@ -118,13 +118,13 @@ static void the_longest_read_is_alone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_window_is_bounded),
-		cmocka_unit_test(an_empty_pool_delays),
-		cmocka_unit_test(without_memory_it_looks_again),
-		cmocka_unit_test(at_the_limit_of_memory_one_goes_at_a_time),
-		cmocka_unit_test(a_turn_that_lasts_long_ends),
+		cmocka_unit_test(window_limits_unacked_packets),
+		cmocka_unit_test(empty_pool_delays_sends),
+		cmocka_unit_test(send_without_memory_is_tried_again),
+		cmocka_unit_test(memory_limit_lets_one_wqe_go_at_a_time),
+		cmocka_unit_test(long_turn_ends_after_one_packet),
 		cmocka_unit_test(reads_in_flight_are_limited),
-		cmocka_unit_test(the_longest_read_is_alone),
+		cmocka_unit_test(longest_read_is_alone_in_flight),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

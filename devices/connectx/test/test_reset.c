@@ -428,19 +428,19 @@ static void goes_down(void (*way)(void))
 	}
 }
 
-static void by_reset(void **state)
+static void function_reset_leaves_nothing(void **state)
 {
 	goes_down(reset_by_function);
 	assert_int_equal(hca->page_count, 0);
 }
 
-static void by_disable_hca(void **state) { goes_down(disable); }
-static void by_forced_teardown(void **state) { goes_down(teardown_by_force); }
-static void by_fast_teardown(void **state) { goes_down(fast_teardown); }
-static void by_enable_hca(void **state) { goes_down(enable_again); }
+static void disable_hca_leaves_nothing(void **state) { goes_down(disable); }
+static void forced_teardown_leaves_nothing(void **state) { goes_down(teardown_by_force); }
+static void fast_teardown_leaves_nothing(void **state) { goes_down(fast_teardown); }
+static void second_enable_hca_leaves_nothing(void **state) { goes_down(enable_again); }
 
 /* Objects that the guest destroys itself, in the order of the driver, leave nothing either. */
-static void one_by_one(void **state)
+static void destroying_each_object_leaves_nothing(void **state)
 {
 	size_t start, memic = HCA_MEMIC_SIZE;
 	uint32_t n;
@@ -518,12 +518,12 @@ static int teardown(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(by_reset),
-		cmocka_unit_test(by_disable_hca),
-		cmocka_unit_test(by_forced_teardown),
-		cmocka_unit_test(by_fast_teardown),
-		cmocka_unit_test(by_enable_hca),
-		cmocka_unit_test(one_by_one),
+		cmocka_unit_test(function_reset_leaves_nothing),
+		cmocka_unit_test(disable_hca_leaves_nothing),
+		cmocka_unit_test(forced_teardown_leaves_nothing),
+		cmocka_unit_test(fast_teardown_leaves_nothing),
+		cmocka_unit_test(second_enable_hca_leaves_nothing),
+		cmocka_unit_test(destroying_each_object_leaves_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

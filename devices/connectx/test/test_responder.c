@@ -246,13 +246,13 @@ static const struct scenario scenarios[] = {
 		{ IB_SEND_ONLY, 13, 8, .srqn = 0x98, .out = "NAK1 13, ERR" } } },
 };
 
-static void the_table_holds(void **state)
+static void requests_get_the_listed_responses(void **state)
 {
 	for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
 		play(&scenarios[i]);
 }
 
-static void data_lands_where_it_should(void **state)
+static void write_and_send_land_at_their_addresses(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	post_recv(1, 0x8000, 300);
@@ -270,7 +270,7 @@ static void data_lands_where_it_should(void **state)
 	world_end();
 }
 
-static void a_receive_goes_through_all_its_segments(void **state)
+static void receive_fills_all_its_segments(void **state)
 {
 	struct recv_wqe *r;
 
@@ -292,7 +292,7 @@ static void a_receive_goes_through_all_its_segments(void **state)
 	world_end();
 }
 
-static void what_is_scattered_to_the_cqe_is_not_in_memory(void **state)
+static void data_scattered_to_the_cqe_skips_memory(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	qps[1].scatter_recv = 32;
@@ -306,7 +306,7 @@ static void what_is_scattered_to_the_cqe_is_not_in_memory(void **state)
 	world_end();
 }
 
-static void the_first_packet_establishes_communication(void **state)
+static void first_packet_establishes_communication(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	qps[1].state = QPS_RTR;
@@ -317,7 +317,7 @@ static void the_first_packet_establishes_communication(void **state)
 	world_end();
 }
 
-static void a_refused_access_is_an_event(void **state)
+static void refused_request_sends_an_event(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	give_rc((struct step) { IB_WRITE_ONLY, 10, 1, 1, V(0), 0x777 });
@@ -329,7 +329,7 @@ static void a_refused_access_is_an_event(void **state)
 	world_end();
 }
 
-static void who_may_send_to_a_qp(void **state)
+static void packet_of_wrong_lid_pkey_or_opcode_is_dropped(void **state)
 {
 	static const struct { uint16_t slid, pkey; uint32_t dqpn; u8 opcode; bool taken; } t[] = {
 		{ FAKE_LID, 0xffff, 0x41, IB_WRITE_ONLY, true },
@@ -362,7 +362,7 @@ static void who_may_send_to_a_qp(void **state)
 }
 
 /* With a GRH: both GIDs are those of the connection, which has one too. */
-static void by_which_path_it_came(void **state)
+static void packet_with_other_gids_is_dropped(void **state)
 {
 	static const struct { bool path, packet; u8 sgid, dgid; bool taken; } t[] = {
 		{ true, true, 0x33, 0x61, true },
@@ -399,14 +399,14 @@ static void by_which_path_it_came(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_table_holds),
-		cmocka_unit_test(data_lands_where_it_should),
-		cmocka_unit_test(a_receive_goes_through_all_its_segments),
-		cmocka_unit_test(what_is_scattered_to_the_cqe_is_not_in_memory),
-		cmocka_unit_test(the_first_packet_establishes_communication),
-		cmocka_unit_test(a_refused_access_is_an_event),
-		cmocka_unit_test(who_may_send_to_a_qp),
-		cmocka_unit_test(by_which_path_it_came),
+		cmocka_unit_test(requests_get_the_listed_responses),
+		cmocka_unit_test(write_and_send_land_at_their_addresses),
+		cmocka_unit_test(receive_fills_all_its_segments),
+		cmocka_unit_test(data_scattered_to_the_cqe_skips_memory),
+		cmocka_unit_test(first_packet_establishes_communication),
+		cmocka_unit_test(refused_request_sends_an_event),
+		cmocka_unit_test(packet_of_wrong_lid_pkey_or_opcode_is_dropped),
+		cmocka_unit_test(packet_with_other_gids_is_dropped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,7 @@
 #include "responder_steps.h"
 
 /* A packet whose page is absent waits; what comes after it is dropped and asked for. */
-static void a_write_waits_for_its_page(void **state)
+static void write_waits_for_its_page(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	fake_mkeys[1].absent[1] = true;
@@ -30,7 +30,7 @@ static void a_write_waits_for_its_page(void **state)
 }
 
 /* Others have taken the places of those that wait: it is dropped, and asked for. */
-static void a_packet_that_waits_may_not_be_kept(void **state)
+static void stalled_packet_beyond_limit_is_asked_for_again(void **state)
 {
 	const struct step absent = { IB_WRITE_ONLY, 10, 1, 1, V(FAKE_PAGE) };
 
@@ -82,7 +82,7 @@ static void a_packet_that_waits_may_not_be_kept(void **state)
 	world_end();
 }
 
-static void a_receive_may_meet_a_page_that_is_absent(void **state)
+static void receive_waits_for_its_absent_page(void **state)
 {
 	struct recv_wqe *r;
 
@@ -104,7 +104,7 @@ static void a_receive_may_meet_a_page_that_is_absent(void **state)
 	world_end();
 }
 
-static void a_page_that_does_not_come_is_an_error(void **state)
+static void failed_page_fault_is_an_error(void **state)
 {
 	static const struct { struct step step; const char *out; } tries[] = {
 		{ { IB_WRITE_ONLY, 10, 1, 1, V(FAKE_PAGE) }, "NAK2 10, ERR" },
@@ -132,7 +132,7 @@ static void a_page_that_does_not_come_is_an_error(void **state)
 }
 
 /* The page came after all, and the next one may be waited for. */
-static void a_fault_may_fail_and_then_succeed(void **state)
+static void page_present_after_a_failed_fault_is_used(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	fake_mkeys[1].absent[1] = fake_mkeys[1].absent[2] = true;
@@ -149,7 +149,7 @@ static void a_fault_may_fail_and_then_succeed(void **state)
 }
 
 /* While a read waits, writes are executed and acknowledged after it, in order. */
-static void nothing_overtakes_a_read(void **state)
+static void no_response_overtakes_a_read(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	post_recv(1, 0, 1);
@@ -167,7 +167,7 @@ static void nothing_overtakes_a_read(void **state)
 }
 
 /* What needs another answer than an ACK is put off, and comes again after the read. */
-static void errors_wait_for_reads(void **state)
+static void naks_wait_for_earlier_reads(void **state)
 {
 	static const struct { struct step step; const char *out; } tries[] = {
 		{ { IB_WRITE_ONLY, 11, 1, 1, V(0), 0x777 }, "NAK2 11, ERR" },
@@ -192,7 +192,7 @@ static void errors_wait_for_reads(void **state)
 }
 
 /* The requester was faster than the NAK that was owed: an ACK is due, no NAK. */
-static void what_was_put_off_may_come_again_in_time(void **state)
+static void send_repeated_before_the_owed_nak_is_acked(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	fake_mkeys[1].absent[1] = true;
@@ -207,7 +207,7 @@ static void what_was_put_off_may_come_again_in_time(void **state)
 }
 
 /* A read is answered in turns, and goes on from where it is asked again. */
-static void a_long_read_begins_again_where_it_is_asked(void **state)
+static void repeated_read_goes_on_where_it_is_asked(void **state)
 {
 	struct list *e = &fake_link.wire;
 
@@ -237,7 +237,7 @@ static void a_long_read_begins_again_where_it_is_asked(void **state)
 }
 
 /* Responses wait for packets; the request itself becomes an ACK. */
-static void an_empty_pool_delays_reads(void **state)
+static void empty_pool_delays_read_responses(void **state)
 {
 	char said[1024];
 
@@ -255,7 +255,7 @@ static void an_empty_pool_delays_reads(void **state)
 }
 
 /* A read is answered by one packet a turn if each takes long; another one makes no turn. */
-static void a_turn_that_lasts_long_ends(void **state)
+static void long_turn_ends_after_one_response(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
 	fake_loop.turn_over = true;
@@ -271,17 +271,17 @@ static void a_turn_that_lasts_long_ends(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_write_waits_for_its_page),
-		cmocka_unit_test(a_packet_that_waits_may_not_be_kept),
-		cmocka_unit_test(a_receive_may_meet_a_page_that_is_absent),
-		cmocka_unit_test(a_page_that_does_not_come_is_an_error),
-		cmocka_unit_test(a_fault_may_fail_and_then_succeed),
-		cmocka_unit_test(nothing_overtakes_a_read),
-		cmocka_unit_test(errors_wait_for_reads),
-		cmocka_unit_test(what_was_put_off_may_come_again_in_time),
-		cmocka_unit_test(a_long_read_begins_again_where_it_is_asked),
-		cmocka_unit_test(an_empty_pool_delays_reads),
-		cmocka_unit_test(a_turn_that_lasts_long_ends),
+		cmocka_unit_test(write_waits_for_its_page),
+		cmocka_unit_test(stalled_packet_beyond_limit_is_asked_for_again),
+		cmocka_unit_test(receive_waits_for_its_absent_page),
+		cmocka_unit_test(failed_page_fault_is_an_error),
+		cmocka_unit_test(page_present_after_a_failed_fault_is_used),
+		cmocka_unit_test(no_response_overtakes_a_read),
+		cmocka_unit_test(naks_wait_for_earlier_reads),
+		cmocka_unit_test(send_repeated_before_the_owed_nak_is_acked),
+		cmocka_unit_test(repeated_read_goes_on_where_it_is_asked),
+		cmocka_unit_test(empty_pool_delays_read_responses),
+		cmocka_unit_test(long_turn_ends_after_one_response),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
  */
 #include "sa_world.h"
 
-static void test_class_port_info(void **state)
+static void class_port_info_describes_the_sa(void **state)
 {
 	static const u8 zero[64];
 
@@ -19,7 +19,7 @@ static void test_class_port_info(void **state)
 }
 
 /* As path_rec_start() of IPoIB asks. */
-static void test_path_of_ipoib(void **state)
+static void ipoib_path_query_gets_its_path(void **state)
 {
 	u8 expected[64] = { 0 };
 	u8 *r = ask(2, MAD_GET, 0x35, 1 << 2 | 1 << 3 | 1 << 12 | 1 << 10 | 1 << 13);
@@ -44,7 +44,7 @@ static void test_path_of_ipoib(void **state)
 }
 
 /* As cma_query_ib_route() asks, with service ID and traffic class. */
-static void test_path_of_rdma_cm(void **state)
+static void rdma_cm_path_query_gets_its_path(void **state)
 {
 	u8 *r = ask(3, MAD_GET, 0x35, 3 | 1 << 2 | 1 << 3 | 1 << 11 | 1 << 12 | 1 << 13 |
 		    1 << 10 | 1 << 14);
@@ -63,7 +63,7 @@ static void test_path_of_rdma_cm(void **state)
 	assert_int_equal(be16_at(result() + 50), 0xffff);
 }
 
-static void test_path_selection(void **state)
+static void path_selectors_choose_mtu_and_rate(void **state)
 {
 	static const struct {
 		uint16_t slid, dlid, status;
@@ -118,7 +118,7 @@ static void test_path_selection(void **state)
 	assert_int_equal(be64_at(result() + 8), 0);
 }
 
-static void test_path_table(void **state)
+static void path_table_lists_all_paths(void **state)
 {
 	u8 *r;
 
@@ -160,7 +160,7 @@ static u8 *member_ask(uint16_t lid, u8 method, const u8 *mgid, u8 states, uint64
 }
 
 /* As ipoib_mcast_join() does. */
-static void test_broadcast(void **state)
+static void port_joins_and_leaves_the_broadcast_group(void **state)
 {
 	u8 expected[56] = { 0 };
 	u8 *r = member_ask(2, MAD_SET, broadcast, 1, 1 << 7);
@@ -204,7 +204,7 @@ static u8 *ipoib_ask(uint16_t lid, const u8 *mgid, u8 states)
 	return r;
 }
 
-static void test_group_life(void **state)
+static void group_lives_until_its_last_full_member(void **state)
 {
 	u8 mgid[16] = { 0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, [15] = 1 };
 
@@ -261,7 +261,7 @@ static void test_group_life(void **state)
 	assert_int_equal(get(), SA_NO_RECORDS);
 }
 
-static void test_join_must_match(void **state)
+static void join_must_match_the_group(void **state)
 {
 	static const struct {
 		size_t at;
@@ -299,7 +299,7 @@ static void test_join_must_match(void **state)
 }
 
 /* rdma_cm with the wildcard address: the administrator chooses the MGID. */
-static void test_mgid_chosen(void **state)
+static void sa_chooses_an_mgid_for_the_wildcard(void **state)
 {
 	static const u8 zero[16];
 	u8 first[16];
@@ -321,7 +321,7 @@ static void test_mgid_chosen(void **state)
 	}
 }
 
-static void test_member_get(void **state)
+static void member_query_finds_groups(void **state)
 {
 	u8 mgid[16] = { 0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, [15] = 1 };
 	static const u8 zero[16];
@@ -348,7 +348,7 @@ static void test_member_get(void **state)
 #define QUOTA (SWITCH_MLIDS / SWITCH_PORTS - 1)
 
 /* A port that creates all groups that it may leaves room for the others. */
-static void test_quota(void **state)
+static void group_quota_leaves_room_for_others(void **state)
 {
 	u8 mgid[16] = { 0xff, 0x12, 0x40, 0x1b, 0xff, 0xff };
 	uint16_t status;
@@ -388,7 +388,7 @@ static uint16_t join(uint16_t lid, unsigned int n)
 }
 
 /* A group counts for a member of it, and not for who gets the LID of who left. */
-static void test_quota_of_who_left(void **state)
+static void quota_of_a_left_port_moves_to_a_member(void **state)
 {
 	uint16_t mlid;
 
@@ -417,7 +417,7 @@ static void test_quota_of_who_left(void **state)
 	assert_int_equal(join(3, 200), SA_NO_RESOURCES);
 }
 
-static void test_unsupported(void **state)
+static void unsupported_requests_get_a_status(void **state)
 {
 	static const struct {
 		u8 method;
@@ -444,7 +444,7 @@ static void test_unsupported(void **state)
 	assert_int_equal(get(), 0x0004);
 }
 
-static void test_inform_info(void **state)
+static void inform_info_is_echoed(void **state)
 {
 	u8 *r = ask(2, MAD_SET, 0x03, 0);
 
@@ -455,7 +455,7 @@ static void test_inform_info(void **state)
 }
 
 /* What is not a request to the administrator gets no answer. */
-static void test_silence(void **state)
+static void non_requests_get_no_answer(void **state)
 {
 	static const struct {
 		size_t at;		/* of the MAD */
@@ -489,7 +489,7 @@ static void test_silence(void **state)
 	assert_false(sa_receive(sa, &request, &answer));
 }
 
-static void test_global_request(void **state)
+static void request_with_a_grh_is_answered_with_one(void **state)
 {
 	ask(2, MAD_GET, 0x01, 0);
 	request.global = true;
@@ -502,7 +502,7 @@ static void test_global_request(void **state)
 }
 
 /* Anything may be asked: no crash, nothing outside (with SAN=1). */
-static void test_random(void **state)
+static void random_requests_do_no_harm(void **state)
 {
 	static const u8 methods[] = { MAD_GET, MAD_SET, MAD_GET_TABLE, MAD_DELETE };
 	static const u8 attrs[] = { 0x01, 0x03, 0x11, 0x12, 0x31, 0x35, 0x38 };
@@ -528,12 +528,17 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, start, stop)
 	const struct CMUnitTest tests[] = {
-		T(test_class_port_info), T(test_path_of_ipoib), T(test_path_of_rdma_cm),
-		T(test_path_selection), T(test_path_table), T(test_broadcast),
-		T(test_group_life), T(test_join_must_match), T(test_mgid_chosen),
-		T(test_member_get), T(test_quota), T(test_quota_of_who_left),
-		T(test_unsupported), T(test_inform_info), T(test_silence),
-		T(test_global_request), T(test_random),
+		T(class_port_info_describes_the_sa), T(ipoib_path_query_gets_its_path),
+		T(rdma_cm_path_query_gets_its_path),
+		T(path_selectors_choose_mtu_and_rate), T(path_table_lists_all_paths),
+		T(port_joins_and_leaves_the_broadcast_group),
+		T(group_lives_until_its_last_full_member), T(join_must_match_the_group),
+		T(sa_chooses_an_mgid_for_the_wildcard),
+		T(member_query_finds_groups), T(group_quota_leaves_room_for_others),
+		T(quota_of_a_left_port_moves_to_a_member),
+		T(unsupported_requests_get_a_status), T(inform_info_is_echoed),
+		T(non_requests_get_no_answer),
+		T(request_with_a_grh_is_answered_with_one), T(random_requests_do_no_harm),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

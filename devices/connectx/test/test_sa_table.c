@@ -21,7 +21,7 @@ static void take_segment(uint32_t number)
 	memcpy(segments + (number - 1) * 200, result(), 200);
 }
 
-static void test_many_segments(void **state)
+static void long_table_comes_in_rmpp_segments(void **state)
 {
 	last = 65;
 	gid(ask(2, MAD_GET_TABLE, 0x35, 1 << 3) + 24, GUID(2));
@@ -70,7 +70,7 @@ static void test_many_segments(void **state)
 }
 
 /* An acknowledgement looks like a request; an answer to it would be acknowledged again. */
-static void test_acknowledgements_get_no_answer(void **state)
+static void ack_of_a_finished_table_gets_no_answer(void **state)
 {
 	static const struct { u8 type; uint32_t segment, window; } end[] = {
 		{ ABORT, 0, 0 }, { 3, 0, 0 }, { ACK, 37, 40 }, { ACK, 99, 200 }, { ACK, 1, 0 },
@@ -99,7 +99,7 @@ static void test_acknowledgements_get_no_answer(void **state)
 }
 
 /* As saquery and ibstat's library ask. */
-static void test_nodes(void **state)
+static void node_records_are_found_by_each_field(void **state)
 {
 	u8 *r;
 
@@ -134,7 +134,7 @@ static void test_nodes(void **state)
 	assert_int_equal(get(), SA_TOO_MANY_RECORDS);
 }
 
-static void test_ports(void **state)
+static void port_records_describe_the_ports(void **state)
 {
 	const u8 *info = result() + 4;
 
@@ -183,7 +183,7 @@ static uint32_t services(uint64_t mask, size_t at, u8 value)
 	return (be32_at(answer.payload + 32) - 20) / 176;
 }
 
-static void test_services(void **state)
+static void service_records_live_for_their_lease(void **state)
 {
 	u8 *r;
 
@@ -248,8 +248,9 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, start, stop)
 	const struct CMUnitTest tests[] = {
-		T(test_many_segments), T(test_acknowledgements_get_no_answer), T(test_nodes),
-		T(test_ports), T(test_services),
+		T(long_table_comes_in_rmpp_segments), T(ack_of_a_finished_table_gets_no_answer),
+		T(node_records_are_found_by_each_field),
+		T(port_records_describe_the_ports), T(service_records_live_for_their_lease),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

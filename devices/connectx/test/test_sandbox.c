@@ -145,13 +145,13 @@ static void assert_the_end(step *what, enum where where)
 	assert_int_equal(WTERMSIG(status), SIGSYS);
 }
 
-static void the_loop_goes_on(void **state)
+static void loop_works_in_the_sandbox(void **state)
 {
 	for (int where = 0; where < WHERES; where++)
 		assert_int_equal(in_sandbox(works, where), 0);
 }
 
-static void the_rest_is_the_end(void **state)
+static void other_system_calls_are_sigsys(void **state)
 {
 	static step *const bad[] = {
 		opens_a_file, makes_a_socket, starts_a_process, runs_a_program, sends_a_signal,
@@ -165,7 +165,7 @@ static void the_rest_is_the_end(void **state)
 			assert_the_end(bad[i], where);
 }
 
-static void the_second_wall_ends_what_the_first_allows(void **state)
+static void narrowed_model_may_not_accept_or_unlink(void **state)
 {
 	static step *const bad[] = { takes_a_socket, removes_a_file };
 
@@ -178,7 +178,7 @@ static void the_second_wall_ends_what_the_first_allows(void **state)
 }
 
 /* Models come and go, while those that are there may be hostile already. */
-static void the_fabric_takes_sockets_and_removes_no_file(void **state)
+static void fabric_may_accept_but_not_unlink(void **state)
 {
 	if (NO_SANDBOX)
 		skip();
@@ -186,7 +186,7 @@ static void the_fabric_takes_sockets_and_removes_no_file(void **state)
 	assert_the_end(removes_a_file, IN_FABRIC);
 }
 
-static void memory_has_an_end(void **state)
+static void memory_limit_fails_malloc(void **state)
 {
 	if (NO_SANDBOX)
 		skip();
@@ -288,7 +288,7 @@ static void assert_shut_in(void)
 }
 
 /* It takes models, carries packets, answers for its administrator, and ends as it should. */
-static void the_fabrics_program_lives_in_it(void **state)
+static void fabric_program_works_in_the_sandbox(void **state)
 {
 	u8 wire[26] = { 0 }, got[sizeof(wire)];
 	char log[4096];
@@ -323,12 +323,12 @@ static void the_fabrics_program_lives_in_it(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_loop_goes_on),
-		cmocka_unit_test(the_rest_is_the_end),
-		cmocka_unit_test(the_second_wall_ends_what_the_first_allows),
-		cmocka_unit_test(the_fabric_takes_sockets_and_removes_no_file),
-		cmocka_unit_test(memory_has_an_end),
-		cmocka_unit_test(the_fabrics_program_lives_in_it),
+		cmocka_unit_test(loop_works_in_the_sandbox),
+		cmocka_unit_test(other_system_calls_are_sigsys),
+		cmocka_unit_test(narrowed_model_may_not_accept_or_unlink),
+		cmocka_unit_test(fabric_may_accept_but_not_unlink),
+		cmocka_unit_test(memory_limit_fails_malloc),
+		cmocka_unit_test(fabric_program_works_in_the_sandbox),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

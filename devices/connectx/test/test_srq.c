@@ -16,7 +16,7 @@ static void expect_event(unsigned int type, uint32_t number)
 	eq_doorbell(hca, eq->number << 24 | geq.index, true);
 }
 
-static void test_take_in_order(void **state)
+static void wqes_are_taken_in_posted_order(void **state)
 {
 	struct guest_srq g = make_rmp();
 	uint32_t posted = 0, taken = 0, i;
@@ -51,7 +51,7 @@ static void test_take_in_order(void **state)
 	assert_false(g.srq->error);
 }
 
-static void test_hostile_links(void **state)
+static void link_outside_the_srq_is_a_lasting_error(void **state)
 {
 	static const uint16_t links[] = { SIZE, SIZE + 1, 0x7fff, 0x8000, 0xffff };
 	struct recv_wqe r;
@@ -78,7 +78,7 @@ static void test_hostile_links(void **state)
 }
 
 /* A circle ends with the counter. */
-static void test_links_in_a_circle(void **state)
+static void circle_of_links_ends_with_the_counter(void **state)
 {
 	struct guest_srq g = make_rmp();
 	struct recv_wqe r;
@@ -95,7 +95,7 @@ static void test_links_in_a_circle(void **state)
 	assert_int_equal(srq_take(g.srq, &r), 0);
 }
 
-static void test_hostile_counters(void **state)
+static void counter_beyond_the_srq_is_an_error(void **state)
 {
 	static const uint32_t counters[] = { SIZE + 1, 0x7fff, 0x8000, 0xffff };
 	struct recv_wqe r;
@@ -114,7 +114,7 @@ static void test_hostile_counters(void **state)
 	}
 }
 
-static void test_memory_gone(void **state)
+static void unmapped_srq_memory_is_an_error(void **state)
 {
 	struct guest_srq g = make_rmp();
 	struct recv_wqe r;
@@ -134,7 +134,7 @@ static void test_memory_gone(void **state)
 	expect_event(CATAS, g.srq->number);
 }
 
-static void test_limit(void **state)
+static void limit_event_comes_once_for_an_arm(void **state)
 {
 	int xrc;
 
@@ -184,7 +184,7 @@ static void test_limit(void **state)
 }
 
 /* The unit of the page offset is a 64th of a page, whatever the size of the page. */
-static void test_page_offset(void **state)
+static void page_offset_is_in_64ths_of_a_page(void **state)
 {
 	u8 in[RMP_BYTES], out[IFC_BYTES(create_rmp_out)];
 	void *rmpc = rmp_in(in), *wq = IFC_PTR(rmpc, rmpc, wq);
@@ -201,7 +201,7 @@ static void test_page_offset(void **state)
 	assert_int_equal(r.seg[0].lkey, 8);
 }
 
-static void test_cyclic(void **state)
+static void cyclic_srq_takes_wqes_in_a_ring(void **state)
 {
 	u8 in[RMP_BYTES], out[IFC_BYTES(create_rmp_out)];
 	void *rmpc = rmp_in(in), *wq = IFC_PTR(rmpc, rmpc, wq);
@@ -224,7 +224,7 @@ static void test_cyclic(void **state)
 	}
 }
 
-static void test_parse(void **state)
+static void receive_wqe_is_parsed_up_to_its_end(void **state)
 {
 	u8 bytes[1024];
 	struct recv_wqe r;
@@ -279,15 +279,15 @@ static void test_parse(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_take_in_order),
-		TEST(test_hostile_links),
-		TEST(test_links_in_a_circle),
-		TEST(test_hostile_counters),
-		TEST(test_memory_gone),
-		TEST(test_limit),
-		TEST(test_page_offset),
-		TEST(test_cyclic),
-		TEST(test_parse),
+		TEST(wqes_are_taken_in_posted_order),
+		TEST(link_outside_the_srq_is_a_lasting_error),
+		TEST(circle_of_links_ends_with_the_counter),
+		TEST(counter_beyond_the_srq_is_an_error),
+		TEST(unmapped_srq_memory_is_an_error),
+		TEST(limit_event_comes_once_for_an_arm),
+		TEST(page_offset_is_in_64ths_of_a_page),
+		TEST(cyclic_srq_takes_wqes_in_a_ring),
+		TEST(receive_wqe_is_parsed_up_to_its_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

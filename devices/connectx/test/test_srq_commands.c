@@ -5,7 +5,7 @@
  */
 #include "srq_guest.h"
 
-static void test_one_number_space(void **state)
+static void rmps_and_xrc_srqs_share_numbers(void **state)
 {
 	struct guest_srq a = make_rmp(), b = make_xrc();
 	uint32_t x = a.srq->number, y = b.srq->number;
@@ -29,7 +29,7 @@ static void test_one_number_space(void **state)
 	assert_int_equal(destroy(x, false), CMD_OK);
 }
 
-static void test_query(void **state)
+static void query_shows_the_rmp_and_xrc_srq(void **state)
 {
 	struct guest_srq g = make_rmp();
 	u8 out[IFC_BYTES(query_xrc_srq_out) + IFC_BYTES(query_rmp_out)];
@@ -125,7 +125,7 @@ static const struct {
 	{ "XRC, limit", true, XRC(lwm), 0xffff, 16, CMD_BAD_PARAM },
 };
 
-static void test_hostile_create(void **state)
+static void hostile_create_srq_is_refused(void **state)
 {
 	u8 in[RMP_BYTES > XRC_BYTES ? RMP_BYTES : XRC_BYTES], out[IFC_BYTES(create_rmp_out)];
 	unsigned int i, made = 0;
@@ -166,9 +166,9 @@ static void test_hostile_create(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_one_number_space),
-		TEST(test_query),
-		TEST(test_hostile_create),
+		TEST(rmps_and_xrc_srqs_share_numbers),
+		TEST(query_shows_the_rmp_and_xrc_srq),
+		TEST(hostile_create_srq_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

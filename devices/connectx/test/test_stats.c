@@ -36,7 +36,7 @@ static void check_text(const char *expected)
 	free(text);
 }
 
-static void adds_up(void **state)
+static void rows_add_up_count_and_time(void **state)
 {
 	static const char slow[] = "SLOW", fast[] = "FAST";
 
@@ -62,7 +62,7 @@ static void adds_up(void **state)
 }
 
 /* Of several that were timed together, the longest is their mean. */
-static void divides(void **state)
+static void batch_time_is_divided_by_its_count(void **state)
 {
 	stats_add(&stats, "UMR", 0, 4, 10000);
 	stats_add(&stats, "UMR", 0, 0, 10000);
@@ -73,7 +73,7 @@ static void divides(void **state)
 }
 
 /* Those who are timed take the time of their interrupts out. */
-static void knows_the_interrupts(void **state)
+static void interrupts_have_a_row_of_their_own(void **state)
 {
 	stats_interrupt(&stats, 1000);
 	stats_interrupt(&stats, 4000);
@@ -84,13 +84,13 @@ static void knows_the_interrupts(void **state)
 "connectx: 0 doorbells, 0 work requests; packets out 0 (0 bytes), in 0 (0 bytes)\n");
 }
 
-static void says_nothing_of_nothing(void **state)
+static void nothing_executed_prints_nothing(void **state)
 {
 	stats.doorbells = 1;
 	check_text("");
 }
 
-static void is_bounded(void **state)
+static void rows_are_bounded(void **state)
 {
 	static char name[STATS_ROWS + 8][4];
 
@@ -107,11 +107,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup(f, setup)
-		T(adds_up),
-		T(divides),
-		T(knows_the_interrupts),
-		T(says_nothing_of_nothing),
-		T(is_bounded),
+		T(rows_add_up_count_and_time),
+		T(batch_time_is_divided_by_its_count),
+		T(interrupts_have_a_row_of_their_own),
+		T(nothing_executed_prints_nothing),
+		T(rows_are_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -116,7 +116,7 @@ static bool send_psn(int from, uint16_t dlid, uint32_t psn)
 	return switch_send(ends[from].port, wire, len);
 }
 
-static void test_lids(void **state)
+static void lids_are_given_kept_and_reused(void **state)
 {
 	struct switch_port *port[SWITCH_PORTS];
 	static struct end other;
@@ -158,7 +158,7 @@ static void test_lids(void **state)
 	stop();
 }
 
-static void test_unicast(void **state)
+static void unicast_reaches_its_lid_only(void **state)
 {
 	u8 wire[PACKET_WIRE_MAX];
 	size_t len;
@@ -199,7 +199,7 @@ static void test_unicast(void **state)
 	stop();
 }
 
-static void test_multicast(void **state)
+static void multicast_reaches_members_but_not_the_sender(void **state)
 {
 	start(NULL);
 	switch_member(sw, 0xc005, 2, true);
@@ -223,7 +223,7 @@ static void test_multicast(void **state)
 	stop();
 }
 
-static void test_full_port_holds_sender(void **state)
+static void full_port_holds_the_sender(void **state)
 {
 	start(NULL);
 	ends[1].room = 2;
@@ -245,7 +245,7 @@ static void test_full_port_holds_sender(void **state)
 	stop();
 }
 
-static void test_stalled_port_hurts_itself_only(void **state)
+static void stalled_port_hurts_itself_only(void **state)
 {
 	start(NULL);
 	ends[1].room = 0;
@@ -273,7 +273,7 @@ static void test_stalled_port_hurts_itself_only(void **state)
 }
 
 /* It drains and stalls in turns: its senders are held once in a while. */
-static void test_port_stalls_again_and_again(void **state)
+static void port_stalling_again_drops_its_own_packets(void **state)
 {
 	start(NULL);
 	for (int round = 0; round < 3; round++) {
@@ -300,7 +300,7 @@ static void test_port_stalls_again_and_again(void **state)
 	stop();
 }
 
-static void test_detach_wakes_senders(void **state)
+static void detach_wakes_held_senders(void **state)
 {
 	start(NULL);
 	ends[1].room = 0;
@@ -329,7 +329,7 @@ static void run_faults(const struct switch_faults *faults, struct end *result,
 	stop();
 }
 
-static void test_drop(void **state)
+static void drop_fault_follows_rate_and_seed(void **state)
 {
 	struct switch_faults faults = { .drop = 0.05, .seed = 7 };
 	static struct end a, b, c;
@@ -351,7 +351,7 @@ static void test_drop(void **state)
 	assert_int_equal(c.count, 0);
 }
 
-static void test_duplicate(void **state)
+static void duplicate_fault_doubles_packets(void **state)
 {
 	struct switch_faults faults = { .duplicate = 0.1, .seed = 1 };
 	struct switch_count count;
@@ -366,7 +366,7 @@ static void test_duplicate(void **state)
 	assert_int_equal(twice, count.duplicated);
 }
 
-static void test_reorder(void **state)
+static void reorder_fault_loses_no_packet(void **state)
 {
 	struct switch_faults faults = { .reorder = 0.02, .seed = 3 };
 	struct switch_count count;
@@ -387,7 +387,7 @@ static void test_reorder(void **state)
 }
 
 /* A delay keeps the order, takes its time, and holds a bounded number. */
-static void test_delay(void **state)
+static void delay_keeps_the_order_and_is_bounded(void **state)
 {
 	struct switch_faults faults = { .delay_ns = 50000, .duplicate = 0.5, .seed = 3 };
 	struct switch_count count;
@@ -424,7 +424,7 @@ static void test_delay(void **state)
 }
 
 /* A packet that was refused meets the same fate when it comes again. */
-static void test_faults_and_full_port(void **state)
+static void resent_packet_meets_the_same_fault(void **state)
 {
 	struct switch_faults faults = { .drop = 0.5, .seed = 11 };
 	static struct end a;
@@ -447,18 +447,18 @@ static void test_faults_and_full_port(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lids),
-		cmocka_unit_test(test_unicast),
-		cmocka_unit_test(test_multicast),
-		cmocka_unit_test(test_full_port_holds_sender),
-		cmocka_unit_test(test_stalled_port_hurts_itself_only),
-		cmocka_unit_test(test_port_stalls_again_and_again),
-		cmocka_unit_test(test_detach_wakes_senders),
-		cmocka_unit_test(test_drop),
-		cmocka_unit_test(test_duplicate),
-		cmocka_unit_test(test_reorder),
-		cmocka_unit_test(test_delay),
-		cmocka_unit_test(test_faults_and_full_port),
+		cmocka_unit_test(lids_are_given_kept_and_reused),
+		cmocka_unit_test(unicast_reaches_its_lid_only),
+		cmocka_unit_test(multicast_reaches_members_but_not_the_sender),
+		cmocka_unit_test(full_port_holds_the_sender),
+		cmocka_unit_test(stalled_port_hurts_itself_only),
+		cmocka_unit_test(port_stalling_again_drops_its_own_packets),
+		cmocka_unit_test(detach_wakes_held_senders),
+		cmocka_unit_test(drop_fault_follows_rate_and_seed),
+		cmocka_unit_test(duplicate_fault_doubles_packets),
+		cmocka_unit_test(reorder_fault_loses_no_packet),
+		cmocka_unit_test(delay_keeps_the_order_and_is_bounded),
+		cmocka_unit_test(resent_packet_meets_the_same_fault),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,7 +10,7 @@
 
 static int object[1000];
 
-static void gives_numbers_up_to_the_limit(void **state)
+static void numbers_go_up_to_the_limit(void **state)
 {
 	struct table t;
 
@@ -26,7 +26,7 @@ static void gives_numbers_up_to_the_limit(void **state)
 	table_clear(&t, NULL, NULL);
 }
 
-static void finds_nothing_by_a_wrong_number(void **state)
+static void wrong_number_finds_nothing(void **state)
 {
 	static const uint32_t wrong[] = { 0, 9, 11, 12, 137, 138, 0x7fffffff, 0x80000009, ~0u };
 	struct table t;
@@ -46,7 +46,7 @@ static void finds_nothing_by_a_wrong_number(void **state)
 	table_clear(&t, NULL, NULL);
 }
 
-static void does_not_reuse_a_number_soon(void **state)
+static void freed_number_is_not_reused_soon(void **state)
 {
 	struct table t;
 	int64_t number, other;
@@ -101,7 +101,7 @@ static void clear_frees_each_and_begins_anew(void **state)
 	assert_int_equal(freed, 200);
 }
 
-static void next_walks_over_what_there_is(void **state)
+static void next_walks_over_all_objects(void **state)
 {
 	struct table t;
 	uint32_t number = 0;
@@ -124,11 +124,11 @@ static void next_walks_over_what_there_is(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(gives_numbers_up_to_the_limit),
-		cmocka_unit_test(finds_nothing_by_a_wrong_number),
-		cmocka_unit_test(does_not_reuse_a_number_soon),
+		cmocka_unit_test(numbers_go_up_to_the_limit),
+		cmocka_unit_test(wrong_number_finds_nothing),
+		cmocka_unit_test(freed_number_is_not_reused_soon),
 		cmocka_unit_test(clear_frees_each_and_begins_anew),
-		cmocka_unit_test(next_walks_over_what_there_is),
+		cmocka_unit_test(next_walks_over_all_objects),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,7 +49,7 @@ static unsigned int lines_with(const char *what)
 	return n;
 }
 
-static void no_character_is_a_command(void **state)
+static void control_characters_are_replaced(void **state)
 {
 	char all[256], one[2] = "", is[] = "connectx: a guest's name: .";
 
@@ -73,7 +73,7 @@ static void no_character_is_a_command(void **state)
 	assert_non_null(strstr(text, "connectx: ??31m\n"));
 }
 
-static void a_trace_is_as_clean(void **state)
+static void trace_replaces_control_characters_too(void **state)
 {
 	begin(true);
 	trace("a\nb\033[2Jc");
@@ -84,7 +84,7 @@ static void a_trace_is_as_clean(void **state)
 	assert_int_equal(lines_with(" connectx: d?e"), 1);
 }
 
-static void a_line_has_an_end(void **state)
+static void long_line_is_cut(void **state)
 {
 	char *name = malloc(100001);
 
@@ -98,7 +98,7 @@ static void a_line_has_an_end(void **state)
 	assert_int_equal(strlen(text), strlen("connectx: ") + 1023 + 1);
 }
 
-static void a_guest_cannot_fill_the_disk(void **state)
+static void guest_cannot_fill_the_disk(void **state)
 {
 	begin(false);
 	for (int i = 1; i <= 3 * LIMIT; i++)
@@ -139,7 +139,7 @@ static void give_command(uint16_t op)
 	assert_int_equal(entry[63], 0);
 }
 
-static void each_thing_has_a_line(void **state)
+static void each_event_has_a_trace_line(void **state)
 {
 	char line[128];
 
@@ -176,11 +176,11 @@ static void each_thing_has_a_line(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(no_character_is_a_command),
-		cmocka_unit_test(a_trace_is_as_clean),
-		cmocka_unit_test(a_line_has_an_end),
-		cmocka_unit_test(a_guest_cannot_fill_the_disk),
-		cmocka_unit_test(each_thing_has_a_line),
+		cmocka_unit_test(control_characters_are_replaced),
+		cmocka_unit_test(trace_replaces_control_characters_too),
+		cmocka_unit_test(long_line_is_cut),
+		cmocka_unit_test(guest_cannot_fill_the_disk),
+		cmocka_unit_test(each_event_has_a_trace_line),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -163,7 +163,7 @@ static void uc_loses_whole_messages(void **state)
 }
 
 /* All pages are absent at first, at both ends. */
-static void everything_may_fault(void **state)
+static void all_pages_may_fault_at_both_ends(void **state)
 {
 	chosen = -100;
 	for (int round = 0; round < 6; round++) {
@@ -356,7 +356,7 @@ int main(void)
 		cmocka_unit_test(any_packet_may_be_late),
 		cmocka_unit_test(receives_may_be_posted_late),
 		cmocka_unit_test(uc_loses_whole_messages),
-		cmocka_unit_test(everything_may_fault),
+		cmocka_unit_test(all_pages_may_fault_at_both_ends),
 		cmocka_unit_test(data_and_order_survive_any_network),
 	};
 

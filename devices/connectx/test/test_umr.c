@@ -41,7 +41,7 @@ static int post(struct qp *qp, uint32_t key, const struct request *r, const uint
 }
 
 /* mlx5_ib: a key of the cache becomes an MR, is changed, and goes back. */
-static void test_register(void **state)
+static void umr_registers_changes_and_revokes_an_mr(void **state)
 {
 	static const uint64_t list[8] = { A + 3, B + 3, A + 0x2003 };
 	uint32_t k = create((struct spec){ MTT, .log_page = 12, .octowords = 2, .pd = 1,
@@ -84,7 +84,7 @@ static void test_register(void **state)
 }
 
 /* Each bit of the mask takes its fields from the WQE, and no other. */
-static void test_mask(void **state)
+static void mask_bit_changes_its_fields_only(void **state)
 {
 	static const struct {
 		const char *name;
@@ -146,7 +146,7 @@ static void test_mask(void **state)
 }
 
 /* The parsed fields are those of the context. */
-static void test_fields(void **state)
+static void umr_fields_reach_the_mkey(void **state)
 {
 	uint32_t k = create((struct spec){ KSM, .umr = true, .free = true, .rights = LR, .pd = 1 });
 	const struct request r = { INLINE, .mask = M_ENABLE | M_QPN | M_RINVAL,
@@ -169,7 +169,7 @@ static void test_fields(void **state)
  * Lists: a key of 6 octowords, 12 pages; the numbers of the list are 100, 101, ...
  * WANT: the first entry that is written, and how many.
  */
-static void test_lists(void **state)
+static void umr_list_lands_at_its_offset(void **state)
 {
 	static const struct {
 		const char *name;
@@ -234,7 +234,7 @@ static void test_lists(void **state)
 }
 
 /* A large offset, as for the implicit MR of a whole address space. */
-static void test_extended_offset(void **state)
+static void extended_offset_reaches_the_last_entry(void **state)
 {
 	static const uint64_t list[] = { 30, 40, 50, 60, 70, 80, 90, 100 };
 	uint32_t k = create((struct spec){ KSM, .octowords = 131072, .pd = 1, .umr = true });
@@ -247,7 +247,7 @@ static void test_extended_offset(void **state)
 }
 
 /* Who may change what, and in which state; what is refused leaves the key as it was. */
-static void test_allowed(void **state)
+static void forbidden_umr_changes_nothing(void **state)
 {
 	static const struct {
 		const char *name;
@@ -327,7 +327,7 @@ static void test_allowed(void **state)
 #define M_BIND (M_FREE | M_KEY | M_LEN | M_START | M_LW | M_RR | M_RW | M_A)
 
 /* Memory windows as libmlx5 binds them: a list of one entry. */
-static void test_windows(void **state)
+static void memory_windows_bind_and_invalidate(void **state)
 {
 	uint32_t mr = create((struct spec){ PA, .length64 = true, .rights = LR | LW });
 	uint32_t mw = create((struct spec){ KLM, .octowords = 4, .free = true, .umr = true,
@@ -388,7 +388,7 @@ static void test_windows(void **state)
 }
 
 /* mlx5dv: a list, then an interleaved layout in the same key, then the list again. */
-static void test_layouts(void **state)
+static void mkey_switches_between_list_and_interleaved(void **state)
 {
 	uint32_t mr = create((struct spec){ PA, .length64 = true, .rights = LR | LW });
 	uint32_t k = create((struct spec){ KLM, .octowords = 4, .free = true, .umr = true,
@@ -418,7 +418,7 @@ static void test_layouts(void **state)
 }
 
 /* Part of a list changes, after the whole was used: the positions follow. */
-static void test_partial(void **state)
+static void partial_list_update_shifts_what_follows(void **state)
 {
 	uint32_t mr = create((struct spec){ PA, .length64 = true }), i;
 	uint32_t k = create((struct spec){ KLM, 0, 0x1000, .octowords = 8, .umr = true });
@@ -440,7 +440,7 @@ static void test_partial(void **state)
 }
 
 /* The list is read through the key that it changes: as it was before. */
-static void test_own_list(void **state)
+static void list_may_be_read_through_its_own_key(void **state)
 {
 	uint32_t mr = create((struct spec){ PA, .length64 = true });
 	uint32_t k = create((struct spec){ KLM, 0, 0x100, .octowords = 4, .umr = true });
@@ -457,7 +457,7 @@ static void test_own_list(void **state)
 }
 
 /* A user's list may be in memory, but not at a bus address or under a key of another PD. */
-static void test_user_list(void **state)
+static void user_list_needs_a_key_of_its_pd(void **state)
 {
 	uint32_t mr = create((struct spec){ PA, .length64 = true });
 	uint32_t k = create((struct spec){ KLM, 0, 0x100, .octowords = 4, .umr = true });
@@ -476,9 +476,14 @@ static void test_user_list(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_register), CASE(test_mask), CASE(test_fields), CASE(test_lists),
-		CASE(test_extended_offset), CASE(test_allowed), CASE(test_windows),
-		CASE(test_layouts), CASE(test_partial), CASE(test_own_list), CASE(test_user_list),
+		CASE(umr_registers_changes_and_revokes_an_mr),
+		CASE(mask_bit_changes_its_fields_only), CASE(umr_fields_reach_the_mkey),
+		CASE(umr_list_lands_at_its_offset),
+		CASE(extended_offset_reaches_the_last_entry), CASE(forbidden_umr_changes_nothing),
+		CASE(memory_windows_bind_and_invalidate),
+		CASE(mkey_switches_between_list_and_interleaved),
+		CASE(partial_list_update_shifts_what_follows),
+		CASE(list_may_be_read_through_its_own_key), CASE(user_list_needs_a_key_of_its_pd),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,7 +61,7 @@ static void post_access(unsigned int command, uint32_t flags, unsigned int regio
 	post(command, flags, body, sizeof(a) + (command == REGION_WRITE ? len : 0), NULL, 0);
 }
 
-static void reads_and_writes(void **state)
+static void dma_ask_reads_and_writes_through_qemu(void **state)
 {
 	uint8_t data[100], got[100] = { 0 };
 
@@ -89,7 +89,7 @@ static void reads_and_writes(void **state)
  * What a virtual CPU may be waiting for, and it may hold the lock that the answer needs; and
  * what the answer itself may need, if the memory is this device's.
  */
-static void serves_while_it_waits(void **state)
+static void requests_are_served_during_the_wait(void **state)
 {
 	const struct map map = { sizeof(map), 3, 0, 0x100000, 0x1000 };
 	const struct unmap unmap = { sizeof(unmap), 0, 0x100000, 0x1000 };
@@ -135,7 +135,7 @@ static void serves_while_it_waits(void **state)
 }
 
 /* The device's own matter, what it does with them in the middle of an access. */
-static void resets_too(void **state)
+static void reset_is_served_during_the_wait(void **state)
 {
 	const struct { uint64_t count; struct { struct access a; uint8_t data[8]; } w[2]; } multi = {
 		2, { { { 0, VFU_BAR0, 4 }, "abcd" }, { { 4, VFU_CONFIG, 4 }, "efgh" } },
@@ -156,7 +156,7 @@ static void resets_too(void **state)
 	assert_true(nothing_to_read());
 }
 
-static void an_answer_that_does_not_come(void **state)
+static void missing_answer_is_efault(void **state)
 {
 	uint8_t byte = 0;
 
@@ -172,13 +172,13 @@ static void an_answer_that_does_not_come(void **state)
 	assert_int_equal(gone, 0);
 }
 
-static void an_answer_to_nothing(void **state)
+static void unasked_answer_ends_the_connection(void **state)
 {
 	answer_read(1, "x", 1);
 	assert_broken("replies to what nobody asked");
 }
 
-static void another_answer(void **state)
+static void answer_with_a_wrong_id_ends_the_connection(void **state)
 {
 	uint8_t byte;
 
@@ -189,7 +189,7 @@ static void another_answer(void **state)
 	assert_int_equal(dma_ask(&dma, FAR, &byte, 1, false), -EFAULT);
 }
 
-static void an_answer_of_another_length(void **state)
+static void answer_of_wrong_length_ends_the_connection(void **state)
 {
 	uint8_t two[2];
 
@@ -199,7 +199,7 @@ static void an_answer_of_another_length(void **state)
 	assert_broken("its reply to a read of 2 bytes");
 }
 
-static void the_client_goes(void **state)
+static void qemu_leaving_during_the_wait_is_efault(void **state)
 {
 	uint8_t byte;
 
@@ -270,7 +270,7 @@ static pthread_t start_client(unsigned int asks, unsigned int first, unsigned in
 	return thread;
 }
 
-static void long_ones_in_pieces(void **state)
+static void long_access_is_asked_in_pieces(void **state)
 {
 	static uint8_t data[3 * 4096], got[3 * 4096];
 	pthread_t thread = start_client(6, 0, 0);
@@ -285,7 +285,7 @@ static void long_ones_in_pieces(void **state)
 }
 
 /* It answers when its own requests are answered, as one does that holds a lock. */
-static void the_client_waits_too(void **state)
+static void qemu_may_await_its_own_replies_first(void **state)
 {
 	pthread_t thread = start_client(1, 100, 20);
 	uint8_t byte;
@@ -298,7 +298,7 @@ static void the_client_waits_too(void **state)
 }
 
 /* Replies that fill the socket: the question goes out when they have. */
-static void the_socket_is_full(void **state)
+static void question_waits_for_a_full_socket(void **state)
 {
 	const struct access a = { 0, VFU_BAR0, 4096 };
 	pthread_t thread;
@@ -322,12 +322,16 @@ static void the_socket_is_full(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		NEGOTIATED(reads_and_writes), NEGOTIATED(serves_while_it_waits),
-		NEGOTIATED(resets_too), NEGOTIATED(an_answer_that_does_not_come),
-		NEGOTIATED(an_answer_to_nothing), NEGOTIATED(another_answer),
-		NEGOTIATED(an_answer_of_another_length), NEGOTIATED(the_client_goes),
-		NEGOTIATED(long_ones_in_pieces), NEGOTIATED(the_client_waits_too),
-		NEGOTIATED(the_socket_is_full),
+		NEGOTIATED(dma_ask_reads_and_writes_through_qemu),
+		NEGOTIATED(requests_are_served_during_the_wait),
+		NEGOTIATED(reset_is_served_during_the_wait), NEGOTIATED(missing_answer_is_efault),
+		NEGOTIATED(unasked_answer_ends_the_connection),
+		NEGOTIATED(answer_with_a_wrong_id_ends_the_connection),
+		NEGOTIATED(answer_of_wrong_length_ends_the_connection),
+		NEGOTIATED(qemu_leaving_during_the_wait_is_efault),
+		NEGOTIATED(long_access_is_asked_in_pieces),
+		NEGOTIATED(qemu_may_await_its_own_replies_first),
+		NEGOTIATED(question_waits_for_a_full_socket),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,7 +68,7 @@ static void unwanted_descriptors_are_closed(void **state)
 		close(fd[i]);
 }
 
-static void too_many_descriptors_end_it(void **state)
+static void too_many_descriptors_end_the_connection(void **state)
 {
 	struct access a = { 0, 0, 4 };
 	int fd[40];
@@ -82,7 +82,7 @@ static void too_many_descriptors_end_it(void **state)
 }
 
 /* Also if they come a few at a time, with a message that never ends. */
-static void descriptors_do_not_pile_up(void **state)
+static void piled_up_descriptors_end_the_connection(void **state)
 {
 	size_t size = build(7, REGION_WRITE, 0, answer, 2000);
 	int fd[8];
@@ -96,7 +96,7 @@ static void descriptors_do_not_pile_up(void **state)
 	assert_broken("descriptors");
 }
 
-static void wrong_frames_end_it(void **state)
+static void wrong_frame_ends_the_connection(void **state)
 {
 	static const struct header bad[] = {
 		{ 1, GET_INFO, 0, 0, 0 },
@@ -116,7 +116,7 @@ static void wrong_frames_end_it(void **state)
 	}
 }
 
-static void messages_that_are_too_short_end_it(void **state)
+static void too_short_message_ends_the_connection(void **state)
 {
 	static const struct { unsigned int command; size_t len; const char *name; } table[] = {
 		{ DMA_MAP, 31, "DMA_MAP" }, { DMA_UNMAP, 23, "DMA_UNMAP" },
@@ -137,7 +137,7 @@ static void messages_that_are_too_short_end_it(void **state)
 	}
 }
 
-static void counts_that_lie_end_it(void **state)
+static void lying_count_ends_the_connection(void **state)
 {
 	struct { struct access a; uint8_t data[8]; } w = { .a = { 0, 0, 9 } };
 	struct { uint64_t count; struct access a; uint8_t data[8]; } m = {
@@ -160,7 +160,7 @@ static void counts_that_lie_end_it(void **state)
 	}
 }
 
-static void the_end_within_a_message_is_an_error(void **state)
+static void eof_within_a_message_is_an_error(void **state)
 {
 	size_t size = build(1, RESET, 0, NULL, 0);
 
@@ -170,7 +170,7 @@ static void the_end_within_a_message_is_an_error(void **state)
 	assert_int_equal(resets, 0);
 }
 
-static void the_end_between_messages_is_none(void **state)
+static void eof_between_messages_is_no_error(void **state)
 {
 	post(RESET, NO_REPLY, NULL, 0, NULL, 0);
 	shutdown(sock, SHUT_WR);
@@ -181,7 +181,7 @@ static void the_end_between_messages_is_none(void **state)
 }
 
 /* A client that asks and does not read: no memory grows, and no answer is lost. */
-static void replies_wait_for_a_slow_client(void **state)
+static void replies_wait_for_a_slow_reader(void **state)
 {
 	struct access a = { 0, 7, 4096 };
 	size_t size = build(0, REGION_READ, 0, &a, 16);
@@ -230,14 +230,14 @@ int main(void)
 		NEGOTIATED(messages_may_come_byte_by_byte),
 		NEGOTIATED(descriptors_belong_to_their_message),
 		NEGOTIATED(unwanted_descriptors_are_closed),
-		NEGOTIATED(too_many_descriptors_end_it),
-		NEGOTIATED(descriptors_do_not_pile_up),
-		NEGOTIATED(wrong_frames_end_it),
-		NEGOTIATED(messages_that_are_too_short_end_it),
-		NEGOTIATED(counts_that_lie_end_it),
-		NEGOTIATED(the_end_within_a_message_is_an_error),
-		NEGOTIATED(the_end_between_messages_is_none),
-		NEGOTIATED(replies_wait_for_a_slow_client),
+		NEGOTIATED(too_many_descriptors_end_the_connection),
+		NEGOTIATED(piled_up_descriptors_end_the_connection),
+		NEGOTIATED(wrong_frame_ends_the_connection),
+		NEGOTIATED(too_short_message_ends_the_connection),
+		NEGOTIATED(lying_count_ends_the_connection),
+		NEGOTIATED(eof_within_a_message_is_an_error),
+		NEGOTIATED(eof_between_messages_is_no_error),
+		NEGOTIATED(replies_wait_for_a_slow_reader),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

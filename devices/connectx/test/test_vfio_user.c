@@ -18,7 +18,7 @@ static void version_is_negotiated(void **state)
 	assert_non_null(strstr((char *)answer + 4, "\"write_multiple\":true"));
 }
 
-static void only_what_the_client_offers_is_agreed(void **state)
+static void write_multiple_is_agreed_only_if_offered(void **state)
 {
 	static const char *const not[] = {
 		"", "{}", "{\"capabilities\":{\"write_multiple\":false}}",
@@ -36,7 +36,7 @@ static void only_what_the_client_offers_is_agreed(void **state)
 	}
 }
 
-static void version_without_capabilities(void **state)
+static void version_needs_no_capabilities(void **state)
 {
 	static const uint16_t version[2] = { 0, 1 };
 
@@ -44,7 +44,7 @@ static void version_without_capabilities(void **state)
 	assert_int_equal(answer[2], 0);
 }
 
-static void another_major_version_is_refused(void **state)
+static void other_major_version_ends_the_connection(void **state)
 {
 	static const uint16_t version[2] = { 1, 0 };
 
@@ -52,7 +52,7 @@ static void another_major_version_is_refused(void **state)
 	assert_broken("vfio-user 1.0");
 }
 
-static void version_comes_first(void **state)
+static void message_before_version_ends_the_connection(void **state)
 {
 	uint32_t info[4] = { 16 };
 
@@ -60,7 +60,7 @@ static void version_comes_first(void **state)
 	assert_broken("VERSION");
 }
 
-static void version_comes_once(void **state)
+static void second_version_ends_the_connection(void **state)
 {
 	static const uint16_t version[2];
 
@@ -68,7 +68,7 @@ static void version_comes_once(void **state)
 	assert_broken("VERSION");
 }
 
-static void device_info(void **state)
+static void device_info_describes_a_pci_device(void **state)
 {
 	uint32_t info[4] = { 16 };
 
@@ -82,7 +82,7 @@ static void device_info(void **state)
 	assert_int_equal(ask(GET_INFO, info, 16), -EINVAL);
 }
 
-static void region_info(void **state)
+static void region_info_describes_bar_and_config(void **state)
 {
 	static const struct { uint32_t argsz, index; int ret; uint64_t size; uint32_t flags; }
 	table[] = {
@@ -112,7 +112,7 @@ static void region_info(void **state)
 	}
 }
 
-static void irq_info(void **state)
+static void irq_info_has_msix_only(void **state)
 {
 	for (uint32_t index = 0; index < 7; index++) {
 		struct vfio_irq_info info = { .argsz = 16, .index = index };
@@ -167,7 +167,7 @@ static void dma_map_reaches_the_file(void **state)
 	close(memory);
 }
 
-static void dma_map_is_checked(void **state)
+static void bad_dma_map_is_einval(void **state)
 {
 	static const struct { struct map m; unsigned int fds; int ret; } table[] = {
 		{ { 32, 2, 0, 0x10000, 4096 }, 1, -EINVAL },		/* not readable */
@@ -195,7 +195,7 @@ static void dma_map_is_checked(void **state)
 	close(memory[1]);
 }
 
-static void region_access(void **state)
+static void region_access_is_split_into_aligned_ones(void **state)
 {
 	struct { struct access a; uint8_t data[4096]; } m = { { 8, 0, 8 }, "abcdefgh" };
 
@@ -224,7 +224,7 @@ static void region_access(void **state)
 	assert_int_equal(ask(REGION_READ, &m.a, 16), 16);
 }
 
-static void region_access_is_checked(void **state)
+static void bad_region_access_is_einval(void **state)
 {
 	static const struct access bad[] = {
 		{ 4096, 0, 1 }, { 4095, 0, 2 }, { 4089, 0, 8 }, { ~0ull, 0, 1 },
@@ -243,7 +243,7 @@ static void region_access_is_checked(void **state)
 	assert_int_equal(n_accesses, 0);
 }
 
-static void posted_writes_come_in_order_and_are_not_answered(void **state)
+static void posted_writes_keep_order_without_replies(void **state)
 {
 	struct { struct access a; uint8_t data[8]; } m = { .a = { 0, 0, 8 } };
 
@@ -273,7 +273,7 @@ static void posted_writes_come_in_order_and_are_not_answered(void **state)
 	assert_non_null(strstr(log_text, "REGION_WRITE"));
 }
 
-static void many_writes_in_one_message(void **state)
+static void write_multi_carries_many_writes(void **state)
 {
 	struct { uint64_t count; struct { struct access a; uint8_t data[8]; } w[201]; } m;
 
@@ -308,7 +308,7 @@ static uint64_t taken(int fd)
 	return read(fd, &value, sizeof(value)) == sizeof(value) ? value : 0;
 }
 
-static void interrupts(void **state)
+static void interrupts_reach_their_eventfds(void **state)
 {
 	int event[4], fds;
 
@@ -374,7 +374,7 @@ static void interrupts(void **state)
 		close(event[i]);
 }
 
-static void interrupt_requests_are_checked(void **state)
+static void bad_set_irqs_is_refused(void **state)
 {
 	static const struct { struct irq_set m; unsigned int fds; int ret; } table[] = {
 		{ { 20, 0x24, 2, 0, 17 }, 0, -EINVAL },
@@ -403,7 +403,7 @@ static void interrupt_requests_are_checked(void **state)
 	close(event[1]);
 }
 
-static void reset(void **state)
+static void reset_clears_pending_interrupts(void **state)
 {
 	vfu_raise(vfu, 3);
 	assert_int_equal(ask(RESET, NULL, 0), 0);
@@ -411,7 +411,7 @@ static void reset(void **state)
 	assert_int_equal(vfu_pending(vfu), 0);
 }
 
-static void unknown_commands_are_refused(void **state)
+static void unknown_command_is_eopnotsupp(void **state)
 {
 	static const unsigned int unknown[] = { 0, 6, 11, 12, 14, 16, 17, 18, 19, 0xffff };
 
@@ -423,24 +423,24 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CONNECTED(version_is_negotiated),
-		CONNECTED(only_what_the_client_offers_is_agreed),
-		CONNECTED(version_without_capabilities),
-		CONNECTED(another_major_version_is_refused),
-		CONNECTED(version_comes_first),
-		NEGOTIATED(version_comes_once),
-		NEGOTIATED(device_info),
-		NEGOTIATED(region_info),
-		NEGOTIATED(irq_info),
+		CONNECTED(write_multiple_is_agreed_only_if_offered),
+		CONNECTED(version_needs_no_capabilities),
+		CONNECTED(other_major_version_ends_the_connection),
+		CONNECTED(message_before_version_ends_the_connection),
+		NEGOTIATED(second_version_ends_the_connection),
+		NEGOTIATED(device_info_describes_a_pci_device),
+		NEGOTIATED(region_info_describes_bar_and_config),
+		NEGOTIATED(irq_info_has_msix_only),
 		NEGOTIATED(dma_map_reaches_the_file),
-		NEGOTIATED(dma_map_is_checked),
-		NEGOTIATED(region_access),
-		NEGOTIATED(region_access_is_checked),
-		NEGOTIATED(posted_writes_come_in_order_and_are_not_answered),
-		NEGOTIATED(many_writes_in_one_message),
-		NEGOTIATED(interrupts),
-		NEGOTIATED(interrupt_requests_are_checked),
-		NEGOTIATED(reset),
-		NEGOTIATED(unknown_commands_are_refused),
+		NEGOTIATED(bad_dma_map_is_einval),
+		NEGOTIATED(region_access_is_split_into_aligned_ones),
+		NEGOTIATED(bad_region_access_is_einval),
+		NEGOTIATED(posted_writes_keep_order_without_replies),
+		NEGOTIATED(write_multi_carries_many_writes),
+		NEGOTIATED(interrupts_reach_their_eventfds),
+		NEGOTIATED(bad_set_irqs_is_refused),
+		NEGOTIATED(reset_clears_pending_interrupts),
+		NEGOTIATED(unknown_command_is_eopnotsupp),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,7 +100,7 @@ static int parse(struct writer *q, struct wqe *w, enum qp_service service)
 	return wqe_parse(w, service);
 }
 
-static void test_send(void **state)
+static void send_wqe_parses_to_its_segments(void **state)
 {
 	struct writer q;
 	struct wqe w;
@@ -135,7 +135,7 @@ static void test_send(void **state)
 	assert_int_equal(w.fence, MLX5_WQE_CTRL_FENCE);
 }
 
-static void test_inline(void **state)
+static void inline_data_is_found_in_the_wqe(void **state)
 {
 	static const struct { uint32_t len; unsigned int segments; } cases[] = {
 		{ 0, 1 }, { 1, 1 }, { 12, 1 }, { 13, 2 }, { 28, 2 }, { 29, 3 }, { 980, 62 },
@@ -168,7 +168,7 @@ static void test_inline(void **state)
 	assert_false(w.seg[1].is_inline);
 }
 
-static void test_rdma(void **state)
+static void rdma_wqe_has_remote_address_and_key(void **state)
 {
 	struct writer q;
 	struct wqe w;
@@ -197,7 +197,7 @@ static void test_rdma(void **state)
 	assert_int_equal(parse(&q, &w, QP_RC), OP_ERR);
 }
 
-static void test_atomic(void **state)
+static void atomic_wqe_has_operands_and_one_segment(void **state)
 {
 	struct writer q;
 	struct wqe w;
@@ -243,7 +243,7 @@ static void test_atomic(void **state)
 	assert_int_equal(w.compare_mask, 1ull << 31);
 }
 
-static void test_datagram(void **state)
+static void ud_wqe_has_its_address_vector(void **state)
 {
 	struct writer q;
 	struct wqe w;
@@ -279,7 +279,7 @@ static void test_datagram(void **state)
 }
 
 /* As libmlx5 writes them: always the long address vector, whose key is the target's. */
-static void test_dc(void **state)
+static void dc_wqe_has_the_long_address_vector(void **state)
 {
 	struct writer q;
 	struct wqe w;
@@ -305,7 +305,7 @@ static void test_dc(void **state)
 	assert_int_equal(parse(&q, &w, QP_DCT), OP_ERR);
 }
 
-static void test_other_opcodes(void **state)
+static void opcode_is_good_for_its_transports_only(void **state)
 {
 	static const struct { u8 opcode; enum qp_service service; int result; } cases[] = {
 		{ MLX5_OPCODE_NOP, QP_RC, 0 },
@@ -343,7 +343,7 @@ static void test_other_opcodes(void **state)
 	}
 }
 
-static void test_limits(void **state)
+static void wqe_beyond_its_limits_is_an_error(void **state)
 {
 	struct writer q;
 	struct wqe w;
@@ -411,7 +411,7 @@ static void check_bounds(const struct wqe *w, int result)
 	assert_true(sum == w->length);
 }
 
-static void test_random(void **state)
+static void random_wqe_stays_in_bounds(void **state)
 {
 	static const u8 opcodes[] = { 0, 1, 8, 9, 0xa, 0xb, 0x10, 0x11, 0x12, 0x14, 0x15, 0x25 };
 	clock_t end = clock() + CLOCKS_PER_SEC / 2;
@@ -449,15 +449,15 @@ static void test_random(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_send),
-		cmocka_unit_test(test_inline),
-		cmocka_unit_test(test_rdma),
-		cmocka_unit_test(test_atomic),
-		cmocka_unit_test(test_datagram),
-		cmocka_unit_test(test_dc),
-		cmocka_unit_test(test_other_opcodes),
-		cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_random),
+		cmocka_unit_test(send_wqe_parses_to_its_segments),
+		cmocka_unit_test(inline_data_is_found_in_the_wqe),
+		cmocka_unit_test(rdma_wqe_has_remote_address_and_key),
+		cmocka_unit_test(atomic_wqe_has_operands_and_one_segment),
+		cmocka_unit_test(ud_wqe_has_its_address_vector),
+		cmocka_unit_test(dc_wqe_has_the_long_address_vector),
+		cmocka_unit_test(opcode_is_good_for_its_transports_only),
+		cmocka_unit_test(wqe_beyond_its_limits_is_an_error),
+		cmocka_unit_test(random_wqe_stays_in_bounds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
