@@ -12,7 +12,7 @@
  * created with this UAR: so a process of the guest cannot ring for another one.  What a
  * doorbell says is a hint or a counter, which the receiver checks.
  *
- * A store may come in the middle of another access, while the client is asked for memory
+ * A store may come in the middle of another access, while QEMU is asked for memory
  * (dma.h).  To device memory and doorbells it takes effect at once: a doorbell queues work,
  * and changes the state of a QP at most.  Those to the init segment have commands run, which
  * free objects; they wait, in order, until a turn in which nothing is under way, and a

@@ -190,7 +190,7 @@ static void switch_odp(u8 *caps, bool memory_scheme)
 /*
  * Compare and swap, fetch and add, of 8 bytes.  The bits for extended atomics are 0: the
  * driver would only use them to choose another atomic_mode for its QPs; masked atomics of
- * kernel users need no capability.
+ * ULPs need no capability.
  */
 static void fill_atomic(u8 *caps)
 {

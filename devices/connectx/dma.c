@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The guest's memory, as the client's DMA_MAP messages describe it (vfio-user).
+ * The guest's memory, as QEMU's DMA_MAP messages describe it (vfio-user).
  *
  * The invariant: regions are whole pages, sorted by address, and do not overlap; HOST is
  * a mapping of all of SIZE, or NULL.  Every access asks dma_run(), which leaves no byte
@@ -150,7 +150,7 @@ int dma_ask(struct dma *d, uint64_t addr, void *data, size_t len, bool write)
 		size_t n = len < DMA_ASK_MAX ? len : DMA_ASK_MAX;
 		int err;
 
-		/* Asking may end with the device off the bus, or the client gone. */
+		/* Asking may end with the device off the bus, or QEMU gone. */
 		if (d->off || !d->ask || d->asking)
 			return -EFAULT;
 		d->asking = true;

@@ -6,7 +6,7 @@
  *
  * The map is a sorted array of regions that do not overlap, each one mmap() of a file
  * descriptor that came with the vfio-user message.  What is not in it, such as the BAR of
- * another device, the client can be asked to read or write: dma_ask().  That takes a
+ * another device, QEMU can be asked to read or write: dma_ask().  That takes a
  * thousand times as long as a copy, so only the data path does it, for what a key names;
  * queues, doorbell records and commands are in memory that is mapped, or nowhere.
  */
@@ -31,7 +31,7 @@ struct dma {
 	struct dma_region region[DMA_REGIONS];
 	unsigned int count, last;	/* last: where the previous look-up ended */
 	bool off;			/* the device may not use the bus: all is out of reach */
-	/* Ask the client, for up to DMA_ASK_MAX bytes: 0 or -EFAULT.  NULL: there is none. */
+	/* Ask QEMU, for up to DMA_ASK_MAX bytes: 0 or -EFAULT.  NULL: there is none. */
 	int (*ask)(void *arg, uint64_t addr, void *data, size_t len, bool write);
 	void *ask_arg;
 	bool asking;			/* it is being asked */
@@ -55,16 +55,16 @@ void dma_unmap_all(struct dma *d);
 void *dma_run(struct dma *d, uint64_t addr, size_t *len, bool write);
 
 /*
- * Of LEN bytes at ADDR, how many are not mapped here, so that the client can be asked for
+ * Of LEN bytes at ADDR, how many are not mapped here, so that QEMU can be asked for
  * them; 0: the first one is mapped, or there is nobody to ask.
  */
 size_t dma_gap(const struct dma *d, uint64_t addr, size_t len);
 /*
- * Have the client read or write them, in pieces.  0 or -EFAULT; on an error an unspecified
- * part was copied.  When this returns, what was written is at its place, as far as the
- * client's own processors and this device can see.
+ * Have QEMU read or write them, in pieces.  0 or -EFAULT; on an error an unspecified
+ * part was copied.  When this returns, what was written is at its place, as far as
+ * QEMU's own processors and this device can see.
  *
- * Meanwhile messages of the client are handled, or both might wait for each other: the map
+ * Meanwhile messages of QEMU are handled, or both might wait for each other: the map
  * may have changed, so pointers from before are no good; doorbells may have been rung, and
  * the device may be off the bus; but no object was created, changed by a command, or
  * destroyed.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The PCI function (PCI Local Bus 3.0, 6.2.2; PCI Power Management 1.2, 5.4; PCI Express
- * Base 3.0, 6.6.2).  Three things stand between the client and the device:
+ * Base 3.0, 6.6.2).  Three things stand between QEMU and the device:
  *
  *	Bus Master Enable	without it the device reaches no memory, and interrupts wait
  *	Memory Space Enable	without it a BAR reads as ones, and a write is lost
@@ -13,7 +13,7 @@
  * a queue that cannot be read or written is in error, a packet that comes in is refused.
  * Nothing waits for the bus, so nothing hangs; a driver that does this resets the device.
  *
- * A reset may come in the middle of an access, while the client is asked for memory (dma.h).
+ * A reset may come in the middle of an access, while QEMU is asked for memory (dma.h).
  * It takes the device off the bus at once, and so the access reaches nothing more; the
  * objects, which the access uses, go in the next turn.
  */

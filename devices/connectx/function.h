@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The PCI function: to which of its parts an access of the client goes, and what its
+ * The PCI function: to which of its parts an access of QEMU goes, and what its
  * configuration space lets through.
  */
 #ifndef CONNECTX_FUNCTION_H
@@ -14,14 +14,14 @@ struct function {
 	struct pci pci;
 	struct dma *dma;
 	struct hca *hca;
-	struct vfu *vfu;		/* NULL: no client */
+	struct vfu *vfu;		/* NULL: no QEMU */
 	bool left;			/* the card is not in its slot any more */
 	struct work reset;		/* of the device, put off */
 };
 
 /* DMA and HCA are set by then. */
 void function_init(struct function *f);
-/* As by the client's DEVICE_RESET: the whole function, its configuration space too. */
+/* As by QEMU's DEVICE_RESET: the whole function, its configuration space too. */
 void function_reset(struct function *f);
 /* The card is pulled out of its slot, and does not come back. */
 void function_leave(struct function *f);

@@ -4,7 +4,7 @@
  * in turns.  Nothing else runs, so there are no locks.  Three rules keep every guest and
  * every queue pair served, and the process idle when there is nothing to do:
  *
- * - a callback does a bounded piece of work and never blocks, except that the client may be
+ * - a callback does a bounded piece of work and never blocks, except that QEMU may be
  *   asked for memory (dma.h), which is bounded too;
  * - what has more to do calls loop_work() and gets another turn after the others; so does
  *   what handles many packets, when loop_turn_over();

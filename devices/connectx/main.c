@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The program: one device for one QEMU.  It waits for the client on a socket, serves it,
- * and ends when the client goes.
+ * The program: one device for one QEMU.  It waits for QEMU on a socket, serves it,
+ * and ends when QEMU goes.
  *
  * The order makes the boundary: files, sockets and the fabric are opened first, then the
- * sandbox is entered, then the first byte from outside is read.  When the client has
+ * sandbox is entered, then the first byte from outside is read.  When QEMU has
  * connected, the socket is removed and the sandbox gets narrower.
  */
 #define _GNU_SOURCE	/* accept4() */
@@ -219,7 +219,7 @@ static void client_arrived(void *arg, uint32_t events)
 		note("accept: %s", strerror(errno));
 		goto err;
 	}
-	/* One device, one client. */
+	/* One device, one QEMU. */
 	stop_listening(m);
 	if (sandbox_narrow()) {
 		close(fd);

@@ -120,7 +120,7 @@ static void take(struct walk *w, u8 *p, size_t len)
 	w->done += len;
 }
 
-/* The same for what only the client reaches. */
+/* The same for what only QEMU reaches. */
 static bool take_far(struct walk *w, uint64_t addr, size_t len)
 {
 	switch (w->op) {

@@ -17,7 +17,7 @@
  * checked.  The PD has to be: a process writes these lists itself.
  *
  * Translations are private copies that only CREATE_MKEY and UMR change, so a list is
- * never read from guest memory during an access, and nothing changes one while the client
+ * never read from guest memory during an access, and nothing changes one while QEMU
  * is asked for memory that is not mapped here (dma.h).
  */
 #ifndef CONNECTX_MKEY_H

@@ -6,7 +6,7 @@
  * A wait is in one of three states: reported, with a slot, whose number is in its token;
  * in the queue, for a slot to become free; or sleeping, on its timer, until the access is
  * walked again, or, if the driver has answered, until the next turn.  The QP goes on in a
- * turn of its own because it may have to ask the client for memory (dma.h), which waits
+ * turn of its own because it may have to ask QEMU for memory (dma.h), which waits
  * while it has a command carried out.  A token is good once: a slot gets another generation
  * with each report.
  *

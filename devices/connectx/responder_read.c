@@ -110,7 +110,7 @@ static int execute_here(uint64_t *word, const struct packet *p, uint64_t *origin
 }
 
 /*
- * A read and a write, by the client.  No other access of this device comes in between, and
+ * A read and a write, by QEMU.  No other access of this device comes in between, and
  * more the driver does not promise its users (IB_ATOMIC_HCA); the guest's CPUs and the other
  * device, to which the word belongs, may.
  */

@@ -48,7 +48,7 @@ static const int both[] = {
 	SCMP_SYS(epoll_wait), SCMP_SYS(epoll_pwait), SCMP_SYS(epoll_ctl),
 	SCMP_SYS(timerfd_settime), SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
 	SCMP_SYS(restart_syscall),
-	/* the client, the fabric, the logs, signals by signalfd */
+	/* QEMU, the fabric, the logs, signals by signalfd */
 	SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(readv), SCMP_SYS(writev),
 	SCMP_SYS(recvmsg), SCMP_SYS(sendmsg), SCMP_SYS(recvfrom), SCMP_SYS(sendto),
 	SCMP_SYS(poll), SCMP_SYS(ppoll),

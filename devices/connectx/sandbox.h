@@ -19,7 +19,7 @@ enum sandbox {
  * guest's shared memory not counted.
  */
 int sandbox_enter(enum sandbox which, size_t memory);
-/* The model, when its client is connected: no accept() and no unlink() any more. */
+/* The model, when QEMU is connected: no accept() and no unlink() any more. */
 int sandbox_narrow(void);
 
 #endif

@@ -64,7 +64,7 @@ void vfu_raise(struct vfu *v, unsigned int vector)
 		return;
 	}
 	v->pending &= ~(1ull << vector);
-	/* EAGAIN: the counter is full, so the client has an interrupt to see anyway. */
+	/* EAGAIN: the counter is full, so QEMU has an interrupt to see anyway. */
 	if (write(v->eventfd[vector], &one, sizeof(one)) < 0 && errno != EAGAIN)
 		note("an interrupt is lost: vector %u: %s", vector, strerror(errno));
 }
@@ -94,7 +94,7 @@ void vfu_lower_all(struct vfu *v)
 }
 
 /*
- * Whether the client's capabilities, an object in JSON, have KEY with the value true.  The
+ * Whether QEMU's capabilities, an object in JSON, have KEY with the value true.  The
  * key is a word that no other key or value contains, so this needs no parser.
  */
 static bool offers(const char *json, const char *key)

@@ -13,7 +13,7 @@
 #define MAX_DATA 4096		/* of one read or write: all of the configuration space */
 #define MAX_MESSAGE 8192	/* a REGION_WRITE_MULTI of QEMU has 4824 bytes */
 #define MAX_FDS 16		/* in a message; QEMU refuses a server that says more */
-#define ASK_MS 5000		/* for the client to answer; so long QEMU waits for us */
+#define ASK_MS 5000		/* for QEMU to answer; it waits as long for us */
 
 struct header {
 	uint16_t id, command;
@@ -25,7 +25,7 @@ struct access_msg {
 	uint32_t region, count;
 };
 
-/* vfu_ask(): what the client is asked for, and how far that is. */
+/* vfu_ask(): what QEMU is asked for, and how far that is. */
 struct asked {
 	enum { ASK_NOTHING, ASK_BEGUN, ASK_SENT, ASK_DONE, ASK_REFUSED } state;
 	uint16_t id;

@@ -36,7 +36,7 @@ _Static_assert(DMA_ASK_MAX <= MAX_DATA, "a question fits into tx[]");
 
 enum { TYPE_MASK = 0xf, TYPE_COMMAND = 0, TYPE_REPLY = 1, NO_REPLY = 0x10, IS_ERROR = 0x20 };
 
-/* Let go of all that is the client's. */
+/* Let go of all that is QEMU's. */
 static void drop(struct vfu *v)
 {
 	if (v->fd < 0)
@@ -72,7 +72,7 @@ static void broken(struct vfu *v, const char *fmt, ...)
 	end(v, -EPROTO);
 }
 
-/* The socket has an error.  A client that was killed is gone, and did nothing wrong. */
+/* The socket has an error.  A QEMU that was killed is gone, and did nothing wrong. */
 static void failed(struct vfu *v)
 {
 	if (errno == ECONNRESET || errno == EPIPE)
@@ -333,7 +333,7 @@ static void wait_for_answer(struct vfu *v, uint64_t end)
 {
 	struct asked *a = &v->ask;
 
-	/* What is in rx[] already, the client may be waiting for. */
+	/* QEMU may be waiting for what is in rx[] already. */
 	handle_all(v);
 	while (v->fd >= 0 && (a->state == ASK_BEGUN || a->state == ASK_SENT)) {
 		struct pollfd p = { .fd = v->fd };
@@ -348,7 +348,7 @@ static void wait_for_answer(struct vfu *v, uint64_t end)
 		if (!poll(&p, 1, now < end ? (end - now) / 1000000 + 1 : 0))
 			return;
 		go_on(v);
-		/* A guest can make the client send without end. */
+		/* A guest can make QEMU send without end. */
 		if (now >= end)
 			return;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The server's side of a vfio-user connection (QEMU, docs/interop/vfio-user.rst): a client
+ * The server's side of a vfio-user connection (docs/interop/vfio-user.rst of QEMU): QEMU
  * reads and writes the regions of a PCI device, gives it memory for DMA, and eventfds for
- * its MSI-X vectors.  The one request in the other direction is for memory that the client
+ * its MSI-X vectors.  The one request in the other direction is for memory that QEMU
  * has not given: it is DMA's ask() (dma.h).
  */
 #ifndef CONNECTX_VFIO_USER_H
@@ -31,15 +31,15 @@ struct vfu_ops {
 		      size_t size);
 	void (*reset)(void *arg);
 	/*
-	 * The connection is over, and all of the client's memory is unmapped.  ERR is 0 if
-	 * the client closed it between two messages; else a note() says what was wrong.
+	 * The connection is over, and all of QEMU's memory is unmapped.  ERR is 0 if
+	 * QEMU closed it between two messages; else a note() says what was wrong.
 	 */
 	void (*gone)(void *arg, int err);
 };
 
 /*
- * Serve the client that is connected to the socket FD, which is ours from now on, also if
- * this fails.  DMA is filled and emptied as the client says.  NULL with errno.
+ * Serve the QEMU that is connected to the socket FD, which is ours from now on, also if
+ * this fails.  DMA is filled and emptied as QEMU says.  NULL with errno.
  */
 struct vfu *vfu_new(struct loop *l, struct dma *d, const struct vfu_ops *ops, void *arg, int fd);
 void vfu_free(struct vfu *v);

@@ -200,7 +200,7 @@ static void words_are_aligned_and_big_endian(void **state)
 	assert_int_equal(dma_store8(&dma, 0x2000, 0), -EFAULT);
 }
 
-/* The client, who has a byte of its own for each address, and what he was asked. */
+/* QEMU, which has a byte of its own for each address, and what it was asked. */
 static struct { uint64_t addr; size_t len; bool write; } asked[8];
 static unsigned int questions, refuse_from = 8;
 static uint8_t far[4 * PAGE];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The whole model with memory that only the client reaches, such as another device's BAR:
- * every operation finds it, completions come behind the data, what the client refuses is an
+ * The whole model with memory that only QEMU reaches, such as another device's BAR:
+ * every operation finds it, completions come behind the data, what QEMU refuses is an
  * error of that QP alone; and a guest that uses the device while it waits breaks nothing.
  */
 #include "loopback_guest.h"
@@ -243,7 +243,7 @@ static void refused_local_side_is_a_local_prot_error(void **state)
 	expect(0, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR);
 }
 
-/* Without a client to ask, as before. */
+/* Without QEMU to ask, as before. */
 static void far_access_without_qemu_is_a_remote_access_error(void **state)
 {
 	dma.ask = NULL;

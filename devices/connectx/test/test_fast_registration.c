@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Fast registration: the UMRs that mlx5_ib's wr.c makes of a kernel user's IB_WR_REG_MR and
+ * Fast registration: the UMRs that mlx5_ib's wr.c makes of a ULP's IB_WR_REG_MR and
  * IB_WR_LOCAL_INV, posted to an RC queue pair of the kernel.
  */
 #include "umr_world.h"
 
-/* IB_WR_REG_MR of a kernel user, as mlx5_ib makes it of the MR (wr.c, set_reg_wr()). */
+/* IB_WR_REG_MR of a ULP, as mlx5_ib makes it of the MR (wr.c, set_reg_wr()). */
 struct reg_mr {
 	uint32_t key;
 	u8 mode, log_page, rights;	/* rights as the kernel's MLX5_PERM_* */

@@ -243,7 +243,7 @@ static void resume_ends_its_fault_once(void **state)
 	fault(0, FAULT_RESPONDER, root, 0x1000, 8);	/* that side waits already */
 	assert_int_equal(events, 2);
 
-	/* Not in the command: the QP may have to ask the client, which waits for that. */
+	/* Not in the command: the QP may have to ask QEMU, which waits for that. */
 	assert_int_equal(answer(second, false), CMD_OK);
 	assert_int_equal(overs, 0);
 	assert_int_equal(answer(second, true), CMD_OK);

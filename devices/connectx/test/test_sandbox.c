@@ -35,7 +35,7 @@
 #define NO_SANDBOX false
 #endif
 
-/* Where a case runs: the model before and after its client has come, and the fabric. */
+/* Where a case runs: the model before and after QEMU has come, and the fabric. */
 enum where { FIRST_WALL, SECOND_WALL, IN_FABRIC, WHERES };
 
 static struct loop *loop;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Memory that the client is asked for: DMA_READ and DMA_WRITE, and what else arrives while
+ * Memory that QEMU is asked for: DMA_READ and DMA_WRITE, and what else arrives while
  * their replies are waited for.
  *
- * Most cases have the client's messages in the socket before it is asked, since the number
+ * Most cases have QEMU's messages in the socket before it is asked, since the number
  * of a question is known.  The others have it in a thread, as QEMU's lock has it: it does not
  * answer before its own request is answered.
  */
@@ -134,7 +134,7 @@ static void requests_are_served_during_the_wait(void **state)
 	close(event);
 }
 
-/* The device's own matter, what it does with them in the middle of an access. */
+/* What the device does with them in the middle of an access is its own matter. */
 static void reset_is_served_during_the_wait(void **state)
 {
 	const struct { uint64_t count; struct { struct access a; uint8_t data[8]; } w[2]; } multi = {
@@ -211,7 +211,7 @@ static void qemu_leaving_during_the_wait_is_efault(void **state)
 	assert_null(dma.ask);
 }
 
-/* ------------------------------------------------------------------- the client's thread */
+/* ------------------------------------------------------------------- QEMU's thread */
 
 static uint8_t far[3 * 4096];
 static unsigned int questions;		/* that it has to answer */
@@ -284,7 +284,7 @@ static void long_access_is_asked_in_pieces(void **state)
 	assert_memory_equal(far, data, sizeof(data));
 }
 
-/* It answers when its own requests are answered, as one does that holds a lock. */
+/* QEMU answers when its own requests are answered, as one does that holds a lock. */
 static void qemu_may_await_its_own_replies_first(void **state)
 {
 	pthread_t thread = start_client(1, 100, 20);

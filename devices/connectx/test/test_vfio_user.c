@@ -360,7 +360,7 @@ static void interrupts_reach_their_eventfds(void **state)
 	vfu_raise(vfu, 15);
 	assert_int_equal(taken(event[2]), 1);
 	assert_int_equal(taken(event[3]), 1);
-	/* The client can trigger one. */
+	/* QEMU can trigger one. */
 	assert_int_equal(ask(SET_IRQS, &(struct irq_set) { 20, 0x21, 2, 15, 1 }, 20), 0);
 	assert_int_equal(taken(event[3]), 1);
 	/* And end all of them. */
