@@ -280,7 +280,7 @@ static enum cmd_status run(const struct cmd_op *ops, void *in, size_t in_len, vo
 		assert_int_equal(!!status, !!cmd.syndrome);
 		return status;
 	}
-	fail_msg("no command %#x", cmd.op);
+	fail_msg("command %#x is not in the given table of commands", cmd.op);
 	return CMD_BAD_OP;
 }
 

@@ -160,7 +160,7 @@ static enum cmd_status command(const struct cmd_op *ops, uint16_t op, u8 *in, si
 			memset(out, 0, ops->out_len);
 			return ops->run(&hca, &c);
 		}
-	fail_msg("no command %#x", op);
+	fail_msg("command %#x is not in the given table of commands", op);
 	return CMD_BAD_OP;
 }
 

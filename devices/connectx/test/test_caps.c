@@ -61,8 +61,8 @@ static void general_caps_match_the_drivers_needs(void **state)
 		assert_int_equal(query(hca, GENERAL, which), CMD_OK);
 		for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++)
 			if (ifc_get(caps, t[i].bit, t[i].width) != t[i].value)
-				fail_msg("field %zu of the test's table is %#x", i,
-					 ifc_get(caps, t[i].bit, t[i].width));
+				fail_msg("field %zu of the test's table is %#x, not %#x", i,
+					 ifc_get(caps, t[i].bit, t[i].width), t[i].value);
 	}
 	/* The limits of queues are those that the transport has. */
 	assert_int_equal(1 << CAP(hca, log_max_ra_req_qp), QP_READS);

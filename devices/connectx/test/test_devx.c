@@ -133,7 +133,8 @@ static void hostile_create_umem_is_refused(void **state)
 		ifc_set(in, table[i].bit, table[i].width, table[i].value);
 		status = run_len(uid, MLX5_CMD_OP_CREATE_UMEM, 0, len, 16);
 		if (status != table[i].status)
-			fail_msg("%s: %#x", table[i].what, status);
+			fail_msg("CREATE_UMEM, %s, returned status %#x, not %#x",
+				 table[i].what, status, table[i].status);
 		if (!status)
 			assert_int_equal(destroy(uid, MLX5_CMD_OP_DESTROY_UMEM,
 						 IFC_GET(create_umem_out, out, umem_id)), CMD_OK);
@@ -341,7 +342,8 @@ static void create_with_foreign_objects_is_bad_res(void **state)
 			memory = hca->memory;
 			status = run(b.uid, table[i].op);
 			if (status != CMD_BAD_RES)
-				fail_msg("%s %u: %#x", table[i].what, k, status);
+				fail_msg("create with foreign %s (number %u): %#x, not BAD_RES",
+					 table[i].what, k, status);
 			assert_int_equal(hca->memory, memory);
 		}
 	}
@@ -379,7 +381,8 @@ static void commands_on_foreign_objects_are_bad_res(void **state)
 
 	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
 		if (simple(b, table[i].op, table[i].number, NULL) != CMD_BAD_RES)
-			fail_msg("command %#x", table[i].op);
+			fail_msg("command %#x on a foreign object did not return BAD_RES",
+				 table[i].op);
 	assert_int_equal(create_list(a.uid, a.pd, false, &key), CMD_OK);
 	assert_int_equal(simple(b, MLX5_CMD_OP_QUERY_MKEY, key >> 8, NULL), CMD_BAD_RES);
 	assert_int_equal(simple(b, MLX5_CMD_OP_DESTROY_MKEY, key >> 8, NULL), CMD_BAD_RES);

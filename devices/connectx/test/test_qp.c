@@ -96,8 +96,8 @@ static void transition_takes_its_fields_only(void **state)
 			assert_int_equal(modify(c[i].op), CMD_OK);
 			after = ifc_get(query(qp), c[i].bit, c[i].width);
 			if (after != (taken ? value : before))
-				fail_msg("case %zu, mask %#x: %#x, was %#x, not %#x", i,
-					 masked ? c[i].take : 0, after, before, value);
+				fail_msg("case %zu, mask %#x: %#x became %#x on a modify to %#x", i,
+					 masked ? c[i].take : 0, before, after, value);
 			qp_reset_all(&hca);
 		}
 	/* A bit that the transition does not know; path migration, which does not exist. */
@@ -208,7 +208,8 @@ static void bad_create_qp_is_refused(void **state)
 		create_in(cases[i].st);
 		ifc_set(CREATE_QPC, cases[i].bit, cases[i].width, cases[i].value);
 		if (create() != cases[i].status)
-			fail_msg("case %zu: syndrome %#x", i, cmd.syndrome);
+			fail_msg("case %zu: CREATE_QP did not return %#x (syndrome %#x)", i,
+				 cases[i].status, cmd.syndrome);
 		qp_reset_all(&hca);
 		assert_int_equal(hca.memory, 0);
 		assert_int_equal(cqs[0].users + cqs[1].users + srqs[0].users + uar.users, 0);

@@ -62,7 +62,8 @@ static void command(uint16_t op, size_t len)
 	enum cmd_status status = try(op, len);
 
 	if (status)
-		fail_msg("command %#x: %#x, syndrome %#x", op, status, be32_at(out + 4));
+		fail_msg("command %#x returned status %#x, syndrome %#x", op, status,
+			 be32_at(out + 4));
 }
 
 /* A command whose input is a number or nothing, and whose output a number or nothing. */
