@@ -61,7 +61,7 @@ static size_t left(struct ibv_context *ctx)
 
 /* --- It is a limit */
 
-TEST_F(budget, is_there_in_one_piece)
+TEST_F(budget, one_dm_can_take_the_whole_budget)
 {
 	struct dm all, more;
 
@@ -72,7 +72,7 @@ TEST_F(budget, is_there_in_one_piece)
 	dm_close(&all);
 }
 
-TEST_F(budget, is_not_exceeded_by_a_piece_that_is_too_long)
+TEST_F(budget, dm_larger_than_the_rest_is_enomem)
 {
 	struct dm some, more;
 
@@ -105,17 +105,17 @@ static void many_small(struct __test_metadata *_metadata, FIXTURE_DATA(budget) *
 	free(dm);
 }
 
-TEST_F(budget, is_a_page_less_for_each_small_piece)
+TEST_F(budget, small_dm_takes_a_page)
 {
 	many_small(_metadata, self, dm_grain());
 }
 
-TEST_F(budget, is_a_page_less_for_each_page)
+TEST_F(budget, one_page_dm_takes_a_page)
 {
 	many_small(_metadata, self, PAGE);
 }
 
-TEST_F(budget, is_two_pages_less_for_a_byte_more_than_one)
+TEST_F(budget, dm_longer_than_a_page_takes_two)
 {
 	struct dm dm;
 
@@ -125,7 +125,7 @@ TEST_F(budget, is_two_pages_less_for_a_byte_more_than_one)
 }
 
 /* What a query says is what the device has, and not what is left. */
-TEST_F(budget, is_what_the_query_says_at_any_time)
+TEST_F(budget, query_reports_the_total_not_the_rest)
 {
 	struct ibv_context *other = device_open();
 	struct dm all;
@@ -137,7 +137,7 @@ TEST_F(budget, is_what_the_query_says_at_any_time)
 	device_close(other);
 }
 
-TEST_F(budget, is_shared_by_all_contexts)
+TEST_F(budget, contexts_share_the_budget)
 {
 	struct ibv_context *other = device_open();
 	struct dm here, there, more;
@@ -153,7 +153,7 @@ TEST_F(budget, is_shared_by_all_contexts)
 }
 
 /* An allocation that fails takes nothing, nor does one that is a mistake. */
-TEST_F(budget, is_not_taken_by_what_fails)
+TEST_F(budget, failed_alloc_takes_no_memory)
 {
 	struct ibv_alloc_dm_attr mistakes[] = {
 		{ .length = PAGE, .comp_mask = 1 }, { .length = PAGE, .log_align_req = 13 },
@@ -179,7 +179,7 @@ static size_t parameter(void)
 	size_t value = 0;
 
 	if (fscanf(f, "%zu", &value) != 1)
-		fail_case("%s", PARAMETER);
+		fail_case("read " PARAMETER);
 	fclose(f);
 	return value;
 }
@@ -189,10 +189,10 @@ static void set_parameter(size_t value)
 	FILE *f = must(fopen(PARAMETER, "w"));
 
 	if (fprintf(f, "%zu", value) < 0 || fclose(f))
-		fail_case("%zu to %s", value, PARAMETER);
+		fail_case("write %zu to %s", value, PARAMETER);
 }
 
-TEST_F(budget, is_what_the_module_says_when_a_device_is_added)
+TEST_F(budget, max_dm_size_sets_the_budget_of_a_new_device)
 {
 	static const struct { size_t said, given; } sizes[] = {
 		{ 0, 0 }, { PAGE - 1, 0 }, { 3 * PAGE, 3 * PAGE }, { 5 * PAGE + 1, 5 * PAGE },
@@ -241,7 +241,7 @@ static bool may_fail(size_t pages, size_t free)
 	return pages > free || (pages > 1 && device_can("mlx5-queues"));
 }
 
-TEST_F(budget, is_whole_after_pieces_of_random_length)
+TEST_F(budget, freed_dms_of_random_length_restore_the_budget)
 {
 	uint64_t random = random_begin(random_seed(), 0);
 	size_t total = self->max / PAGE, used = 0;
@@ -259,7 +259,8 @@ TEST_F(budget, is_whole_after_pieces_of_random_length)
 			int err = dm_try_open(d, self->ctx, n);
 
 			ASSERT_TRUE(!err || (err == ENOMEM && may_fail(pages, total - used))) {
-				TH_LOG("%zu pages of %zu: %s", pages, total - used, strerror(err));
+				TH_LOG("alloc of %zu pages with %zu free: %s", pages, total - used,
+				       strerror(err));
 			}
 			used += err ? 0 : pages;
 			ASSERT_GE(total, used);
@@ -310,7 +311,7 @@ static void *take_and_give(void *arg)
 }
 
 /* What threads hold is never more than there is, although they take and give at once. */
-TEST_F_TIMEOUT(budget, is_not_exceeded_by_threads_that_race, 120)
+TEST_F_TIMEOUT(budget, racing_threads_never_exceed_the_budget, 120)
 {
 	uint64_t seed = random_seed();
 	struct taker taker[THREADS];
@@ -346,14 +347,14 @@ static void *asks_for_too_much(void *arg)
 
 	while (self->asking) {
 		if (!dm_try_open(&dm, self->ctx, self->max))
-			fail_case("more than there is");
+			fail_case("alloc of all device memory succeeded with one page free");
 		n++;
 	}
 	return (void *)n;
 }
 
 /* Who asks for more than is left does not, for a moment, take what somebody else may have. */
-TEST_F(budget, is_not_taken_for_a_moment_by_what_fails)
+TEST_F(budget, failing_alloc_does_not_starve_a_valid_one)
 {
 	struct dm some, page;
 	pthread_t thread[2];
@@ -403,7 +404,7 @@ static void holds_all(int sock, void *arg)
 	for (long n = 0;; n++) {
 		if (rdma_op(&pair, n % 2 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, host_mr, host.iova,
 			    4 * PAGE, 0, mr[n % 3]->rkey))
-			fail_case("traffic with device memory");
+			fail_case("RDMA with device memory");
 		if (n == 5)
 			go_on(sock);
 		if (n >= 5 && arg)
@@ -417,7 +418,7 @@ static bool gets_whole(FIXTURE_DATA(budget) *self)
 	return dm_budget_is_whole(self->ctx) && nothing_left() && left(self->ctx) == self->max;
 }
 
-TEST_F_TIMEOUT(budget, is_whole_when_its_process_was_killed_amid_traffic, 120)
+TEST_F_TIMEOUT(budget, kill_during_traffic_returns_the_memory, 120)
 {
 	for (int i = 0; i < 5; i++) {
 		struct dm more;
@@ -431,7 +432,7 @@ TEST_F_TIMEOUT(budget, is_whole_when_its_process_was_killed_amid_traffic, 120)
 	}
 }
 
-TEST_F(budget, is_whole_when_its_process_has_exited)
+TEST_F(budget, exit_returns_the_memory)
 {
 	child_start(&self->child, holds_all, self);
 	wait_to_go_on(self->child.sock);
@@ -457,7 +458,7 @@ static void allocates_for_ever(int sock, void *arg)
 	}
 }
 
-TEST_F_TIMEOUT(budget, is_whole_when_its_process_was_killed_while_it_allocated, 120)
+TEST_F_TIMEOUT(budget, kill_during_alloc_returns_the_memory, 120)
 {
 	for (int i = 0; i < 10; i++) {
 		child_start(&self->child, allocates_for_ever, NULL);
@@ -494,7 +495,7 @@ static void keeps_a_mapping(int sock, void *arg)
  * The memory of a DM that was freed is nobody's until its last mapping has gone: the process
  * that still has it finds what it left there, and reaches nothing of others.
  */
-TEST_F(budget, is_less_as_long_as_a_mapping_outlives_the_free)
+TEST_F(budget, mapping_keeps_the_memory_of_a_freed_dm)
 {
 	struct heir heir;
 	struct dm dm;

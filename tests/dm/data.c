@@ -57,7 +57,7 @@ static bool host_got(FIXTURE_DATA(dm) *self, size_t n, uint32_t seed)
 
 /* --- It is the remote end */
 
-TEST_F(dm, is_written_by_a_peer)
+TEST_F(dm, write_lands_in_the_dm)
 {
 	for_each_range(r, at, n) {
 		fill(self->host.cpu, n, at);
@@ -66,7 +66,7 @@ TEST_F(dm, is_written_by_a_peer)
 	}
 }
 
-TEST_F(dm, is_written_with_immediate_data)
+TEST_F(dm, write_with_immediate_lands_in_the_dm)
 {
 	for_each_range(r, at, n) {
 		fill(self->host.cpu, n, at + 1);
@@ -77,7 +77,7 @@ TEST_F(dm, is_written_with_immediate_data)
 	}
 }
 
-TEST_F(dm, is_read_by_a_peer)
+TEST_F(dm, read_returns_the_bytes_of_the_dm)
 {
 	for_each_range(r, at, n) {
 		dm_fill(&self->dm, at, n, at + 2);
@@ -88,7 +88,7 @@ TEST_F(dm, is_read_by_a_peer)
 	}
 }
 
-TEST_F(dm, receives_a_message)
+TEST_F(dm, message_lands_in_the_dm)
 {
 	for_each_range(r, at, n) {
 		fill(self->host.cpu, n, at + 3);
@@ -99,7 +99,7 @@ TEST_F(dm, receives_a_message)
 }
 
 /* The receive has room for more than comes. */
-TEST_F(dm, receives_a_message_that_is_shorter)
+TEST_F(dm, short_message_changes_its_own_bytes_only)
 {
 	fill(self->host.cpu, 1500, 31);
 	post_recv(&self->pair, self->mr, 33, 3000);
@@ -117,7 +117,7 @@ static enum ibv_wc_status dm_op(FIXTURE_DATA(dm) *self, enum ibv_wr_opcode opcod
 		       self->host_mr->rkey);
 }
 
-TEST_F(dm, is_the_source_of_a_write)
+TEST_F(dm, write_takes_its_data_from_the_dm)
 {
 	for_each_range(r, at, n) {
 		dm_fill(&self->dm, at, n, at + 4);
@@ -128,7 +128,7 @@ TEST_F(dm, is_the_source_of_a_write)
 	}
 }
 
-TEST_F(dm, is_the_sink_of_a_read)
+TEST_F(dm, read_puts_its_data_into_the_dm)
 {
 	for_each_range(r, at, n) {
 		fill(self->host.cpu, n, at + 5);
@@ -137,7 +137,7 @@ TEST_F(dm, is_the_sink_of_a_read)
 	}
 }
 
-TEST_F(dm, is_the_source_of_a_message)
+TEST_F(dm, send_takes_its_data_from_the_dm)
 {
 	for_each_range(r, at, n) {
 		dm_fill(&self->dm, at, n, at + 6);
@@ -149,7 +149,7 @@ TEST_F(dm, is_the_source_of_a_message)
 	}
 }
 
-TEST_F(dm, is_source_and_target)
+TEST_F(dm, write_and_read_copy_within_the_dm)
 {
 	size_t n = SIZE / 2 - 20;
 
@@ -164,7 +164,7 @@ TEST_F(dm, is_source_and_target)
 }
 
 /* From one DM to another one, by a message. */
-TEST_F(dm, sends_to_another)
+TEST_F(dm, send_goes_from_dm_to_dm)
 {
 	struct dm other;
 	struct ibv_mr *mr;
@@ -180,7 +180,7 @@ TEST_F(dm, sends_to_another)
 }
 
 /* The pieces of one message are in device memory and in ordinary memory, at both ends. */
-TEST_F(dm, is_a_piece_of_a_message)
+TEST_F(dm, sge_lists_mix_dm_and_host_memory)
 {
 	const uint32_t n = 1501, half = HOST_SIZE / 2;
 	struct ibv_sge from[] = {
@@ -262,7 +262,7 @@ TEST_F(dm, fetch_and_add_adds_and_carries)
 }
 
 /* The old value arrives in the device memory, the first word of it. */
-TEST_F(dm, an_atomic_of_ordinary_memory_returns_to_it)
+TEST_F(dm, atomic_result_lands_in_the_dm)
 {
 	uint64_t *word = (uint64_t *)self->host.cpu;
 
@@ -275,7 +275,7 @@ TEST_F(dm, an_atomic_of_ordinary_memory_returns_to_it)
 	ASSERT_TRUE(dm_only_changed(&self->dm, 0, 8));
 }
 
-TEST_F(dm, an_atomic_from_word_to_word_of_it)
+TEST_F(dm, atomic_and_its_result_share_the_dm)
 {
 	uint64_t was = 5;
 
@@ -371,7 +371,7 @@ TEST_F(dm, misaligned_atomic_write_is_refused)
 	ASSERT_TRUE(dm_untouched(&self->dm));
 }
 
-TEST_F(dm, what_was_written_is_flushed_to_global_visibility)
+TEST_F(dm, flush_succeeds_inside_the_mr_only)
 {
 	need("flush");
 	for_each_range(r, at, n) {
@@ -383,7 +383,7 @@ TEST_F(dm, what_was_written_is_flushed_to_global_visibility)
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, flush_op(&self->pair, 1, SIZE, self->mr->rkey));
 }
 
-TEST_F(dm, is_not_flushed_without_the_right)
+TEST_F(dm, flush_without_the_right_is_refused)
 {
 	struct ibv_mr *mr;
 
@@ -396,7 +396,7 @@ TEST_F(dm, is_not_flushed_without_the_right)
 /* --- The CPU */
 
 /* The two copy calls and RDMA see the same bytes. */
-TEST_F(dm, copies_any_range_that_the_device_can)
+TEST_F(dm, memcpy_and_rdma_see_the_same_bytes)
 {
 	static const size_t lengths[] = { 0, 4, 8, 12, 60, 64, 68, 4096, 8196 };
 	size_t grain = dm_grain();
@@ -438,7 +438,7 @@ static void post_piece(FIXTURE_DATA(dm) *self, int k)
 	};
 
 	if ((errno = ibv_post_send(self->pair.qp[0], &wr, &bad)))
-		fail_case("post");
+		fail_case("post a write from the DM");
 }
 
 /* Other work, so that the device is behind what the process has posted. */
@@ -461,7 +461,7 @@ static void *keep_busy(void *arg)
 	for (; !w->enough; w->done++)
 		if (rdma_op(&pair, IBV_WR_RDMA_WRITE, mr, memory.iova, 32 * PAGE,
 			    memory.iova + 32 * PAGE, mr->rkey))
-			fail_case("other work");
+			fail_case("RDMA write of the other work");
 	mr_close(mr);
 	memory_close(&memory);
 	pair_close(&pair);
@@ -472,7 +472,7 @@ static void *keep_busy(void *arg)
  * A request finds what was copied before it was posted, also while the device is at work on
  * others, before it in its queue and in other queues.
  */
-TEST_F(dm, copies_are_there_when_the_request_is_that_follows)
+TEST_F(dm, request_sees_the_memcpy_before_it)
 {
 	struct other_work work[2] = { { .pd = self->pair.pd }, { .pd = self->pair.pd } };
 	pthread_t thread[2];
@@ -499,7 +499,7 @@ TEST_F(dm, copies_are_there_when_the_request_is_that_follows)
 }
 
 /* Neither end of the process's memory is aligned. */
-TEST_F(dm, copies_from_and_to_odd_addresses)
+TEST_F(dm, memcpy_takes_unaligned_host_addresses)
 {
 	fill(self->host.cpu + 3, 400, 10);
 	ASSERT_EQ(0, ibv_memcpy_to_dm(self->dm.dm, 8, self->host.cpu + 3, 400));

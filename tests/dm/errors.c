@@ -24,18 +24,18 @@ static int too_long_errno(void)
 	return device_can("mlx5-queues") ? EINVAL : ENOMEM;
 }
 
-TEST_F(dm, of_no_length_is_not_allocated)
+TEST_F(dm, zero_length_dm_is_einval)
 {
 	ASSERT_EQ(EINVAL, alloc_errno(self->ctx, 0, 0, 0));
 }
 
-TEST_F(dm, with_unknown_options_is_not_allocated)
+TEST_F(dm, unknown_comp_mask_is_einval)
 {
 	for (int bit = 0; bit < 32; bit++)
 		ASSERT_EQ(EINVAL, alloc_errno(self->ctx, 64, 0, 1u << bit));
 }
 
-TEST_F(dm, is_aligned_to_a_page_at_most)
+TEST_F(dm, alignment_above_a_page_is_einval)
 {
 	for (uint32_t log = 0; log <= 12; log++)
 		ASSERT_EQ(0, alloc_errno(self->ctx, 64, log, 0));
@@ -46,7 +46,7 @@ TEST_F(dm, is_aligned_to_a_page_at_most)
 }
 
 /* Up to lengths that no sum of pages can count. */
-TEST_F(dm, that_is_longer_than_all_is_not_allocated)
+TEST_F(dm, dm_longer_than_all_device_memory_is_refused)
 {
 	size_t max = dm_max(self->ctx);
 	const size_t lengths[] = {
@@ -56,12 +56,12 @@ TEST_F(dm, that_is_longer_than_all_is_not_allocated)
 
 	for (int i = 0; i < ARRAY_SIZE(lengths); i++) {
 		ASSERT_EQ(too_long_errno(), alloc_errno(self->ctx, lengths[i], 0, 0)) {
-			TH_LOG("%#zx bytes", lengths[i]);
+			TH_LOG("alloc of a DM of %#zx bytes", lengths[i]);
 		}
 	}
 }
 
-TEST_F(dm, is_registered_zero_based_only)
+TEST_F(dm, reg_that_is_not_zero_based_is_einval)
 {
 	ASSERT_EQ(EINVAL, dm_reg_errno(&self->dm, self->pair.pd, 0, 64, RW));
 	ASSERT_EQ(EINVAL, dm_reg_errno(&self->dm, self->pair.pd, 0, 64, 0));
@@ -69,7 +69,7 @@ TEST_F(dm, is_registered_zero_based_only)
 }
 
 /* The kernel checks it too, not the library only. */
-TEST_F(dm, is_registered_zero_based_only_by_the_kernel)
+TEST_F(dm, kernel_refuses_reg_that_is_not_zero_based)
 {
 	struct keys keys;
 
@@ -77,7 +77,7 @@ TEST_F(dm, is_registered_zero_based_only_by_the_kernel)
 				      self->dm.dm->handle, 0, 64, RW, &keys));
 }
 
-TEST_F(dm, is_registered_inside_of_its_length_only)
+TEST_F(dm, reg_past_the_end_is_einval)
 {
 	const struct { uint64_t at, n; } ranges[] = {
 		{ 0, SIZE + 1 }, { 1, SIZE }, { SIZE, 1 }, { SIZE + 1, 0 }, { SIZE + 1, 1 },
@@ -89,14 +89,14 @@ TEST_F(dm, is_registered_inside_of_its_length_only)
 	for (int i = 0; i < ARRAY_SIZE(ranges); i++) {
 		ASSERT_EQ(EINVAL, dm_reg_errno(&self->dm, self->pair.pd, ranges[i].at, ranges[i].n,
 					       RW | IBV_ACCESS_ZERO_BASED)) {
-			TH_LOG("%#lx bytes at %#lx", ranges[i].n, ranges[i].at);
+			TH_LOG("reg of %#lx bytes at %#lx", ranges[i].n, ranges[i].at);
 		}
 	}
 	ASSERT_EQ(0, dm_reg_errno(&self->dm, self->pair.pd, SIZE - 1, 1,
 				  RW | IBV_ACCESS_ZERO_BASED));
 }
 
-TEST_F(dm, is_not_registered_with_rights_that_it_cannot_have)
+TEST_F(dm, reg_with_invalid_access_is_refused)
 {
 	int not_there = device_can("mlx5-queues") ? EINVAL : EOPNOTSUPP;
 	struct ibv_pd *pd = self->pair.pd;
@@ -113,7 +113,7 @@ TEST_F(dm, is_not_registered_with_rights_that_it_cannot_have)
 }
 
 /* The specification has no window on a zero-based region: neither the right nor the bind. */
-TEST_F(dm, has_no_windows)
+TEST_F(dm, window_on_a_dm_is_refused)
 {
 	struct ibv_mw *mw;
 
@@ -130,7 +130,7 @@ TEST_F(dm, has_no_windows)
 }
 
 /* What is optional may be ignored, and is not refused. */
-TEST_F(dm, is_registered_with_optional_rights)
+TEST_F(dm, optional_access_flags_are_accepted)
 {
 	if (device_can("mlx5-queues"))
 		skip_case("mlx5 refuses optional rights of device memory, in its library too");
@@ -140,7 +140,7 @@ TEST_F(dm, is_registered_with_optional_rights)
 				  1 << 29));
 }
 
-TEST_F(dm, is_copied_inside_of_its_length_only)
+TEST_F(dm, memcpy_past_the_end_is_efault)
 {
 	uint64_t size = SIZE, grain = dm_grain(), in = size - size % 4;
 	const struct { uint64_t at, n; } ranges[] = {
@@ -155,11 +155,11 @@ TEST_F(dm, is_copied_inside_of_its_length_only)
 	for (int i = 0; i < ARRAY_SIZE(ranges); i++) {
 		ASSERT_EQ(EFAULT, ibv_memcpy_to_dm(self->dm.dm, ranges[i].at, self->host.cpu,
 						   ranges[i].n)) {
-			TH_LOG("%#lx bytes to %#lx", ranges[i].n, ranges[i].at);
+			TH_LOG("copy of %#lx bytes to %#lx", ranges[i].n, ranges[i].at);
 		}
 		ASSERT_EQ(EFAULT, ibv_memcpy_from_dm(self->host.cpu, self->dm.dm, ranges[i].at,
 						     ranges[i].n)) {
-			TH_LOG("%#lx bytes from %#lx", ranges[i].n, ranges[i].at);
+			TH_LOG("copy of %#lx bytes from %#lx", ranges[i].n, ranges[i].at);
 		}
 	}
 	ASSERT_TRUE(memory_untouched(&self->host));
@@ -167,7 +167,7 @@ TEST_F(dm, is_copied_inside_of_its_length_only)
 	ASSERT_EQ(0, ibv_memcpy_to_dm(self->dm.dm, size, self->host.cpu, 0));
 }
 
-TEST_F(dm, is_copied_in_whole_words_only)
+TEST_F(dm, memcpy_of_part_of_a_word_is_einval)
 {
 	if (device_can("dm-bytes"))
 		SKIP(return, "the library copies bytes");
@@ -181,7 +181,7 @@ TEST_F(dm, is_copied_in_whole_words_only)
 }
 
 /* It is all still there and in use: the copies, the region, and a further one. */
-TEST_F(dm, with_regions_is_not_freed)
+TEST_F(dm, free_of_a_dm_with_mrs_is_ebusy)
 {
 	struct ibv_mr *mr = dm_reg_part(&self->dm, self->pair.pd, PAGE, 8, RW);
 
@@ -199,7 +199,7 @@ TEST_F(dm, with_regions_is_not_freed)
 }
 
 /* Its handle is dead, and was never that of another kind of object. */
-TEST_F(dm, that_is_freed_is_not_found)
+TEST_F(dm, freed_dm_is_not_found)
 {
 	uint32_t handle = self->dm.dm->handle, pd = self->pair.pd->handle;
 	int fd = self->ctx->cmd_fd;

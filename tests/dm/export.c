@@ -18,7 +18,7 @@ static const struct {
 	{ 8191, 37 }, { 0, SIZE }, { SIZE - 1, 1 }, { SIZE - 4097, 4097 },
 };
 
-TEST_F(exported, memory_is_written_by_a_peer)
+TEST_F(exported, write_lands_in_the_exported_dm)
 {
 	for (int i = 0; i < ARRAY_SIZE(ranges); i++) {
 		size_t at = ranges[i].at, n = ranges[i].n;
@@ -29,7 +29,7 @@ TEST_F(exported, memory_is_written_by_a_peer)
 	}
 }
 
-TEST_F(exported, memory_is_read_by_a_peer)
+TEST_F(exported, read_returns_the_bytes_of_the_exported_dm)
 {
 	for (int i = 0; i < ARRAY_SIZE(ranges); i++) {
 		size_t at = ranges[i].at, n = ranges[i].n;
@@ -43,7 +43,7 @@ TEST_F(exported, memory_is_read_by_a_peer)
 	}
 }
 
-TEST_F(exported, memory_receives_messages)
+TEST_F(exported, message_lands_in_the_exported_dm)
 {
 	for (int i = 0; i < ARRAY_SIZE(ranges); i++) {
 		size_t at = ranges[i].at, n = ranges[i].n;
@@ -56,7 +56,7 @@ TEST_F(exported, memory_receives_messages)
 	}
 }
 
-TEST_F(exported, memory_sends_messages)
+TEST_F(exported, send_takes_its_data_from_the_exported_dm)
 {
 	for (int i = 0; i < ARRAY_SIZE(ranges); i++) {
 		size_t at = ranges[i].at, n = ranges[i].n;
@@ -72,7 +72,7 @@ TEST_F(exported, memory_sends_messages)
 	}
 }
 
-TEST_F(exported, memory_is_the_local_end_of_writes_and_reads)
+TEST_F(exported, exported_dm_is_the_local_end_of_write_and_read)
 {
 	for (int i = 0; i < ARRAY_SIZE(ranges); i++) {
 		size_t at = ranges[i].at, n = ranges[i].n;
@@ -90,7 +90,7 @@ TEST_F(exported, memory_is_the_local_end_of_writes_and_reads)
 	}
 }
 
-TEST_F(exported, memory_has_atomics)
+TEST_F(exported, atomics_change_the_exported_dm)
 {
 	static const size_t words[] = { 0, 8, 4088, 4096, SIZE - SIZE % 8 - 8 };
 	uint64_t *old = (uint64_t *)self->host.cpu;
@@ -117,7 +117,7 @@ TEST_F(exported, memory_has_atomics)
 }
 
 /* Both devices use it: an MR of the exporter beside one of the importer. */
-TEST_F(exported, memory_is_that_which_its_own_device_reaches)
+TEST_F(exported, importer_and_exporter_see_the_same_bytes)
 {
 	struct pair pair;
 	struct memory host;
@@ -151,7 +151,7 @@ TEST_F(exported, fd_is_writable_and_closed_on_exec)
 	ASSERT_EQ(FD_CLOEXEC, fcntl(self->fd, F_GETFD));
 }
 
-TEST_F(exported, fd_has_the_length_in_pages)
+TEST_F(exported, dma_buf_is_whole_pages_long)
 {
 	ASSERT_EQ(BUF_SIZE, lseek(self->fd, 0, SEEK_END));
 	ASSERT_EQ(NULL, import_part(self, 0, BUF_SIZE + 1, RW));
@@ -161,7 +161,7 @@ TEST_F(exported, fd_has_the_length_in_pages)
 }
 
 /* The CPU has the copy calls; a mapping could not be taken back. */
-TEST_F(exported, fd_is_not_mapped)
+TEST_F(exported, mmap_of_the_dma_buf_fails)
 {
 	static const int protection[] = { PROT_READ, PROT_READ | PROT_WRITE, PROT_NONE };
 
@@ -172,14 +172,14 @@ TEST_F(exported, fd_is_not_mapped)
 	ASSERT_TRUE(is_imported(self, self->mr, 2));
 }
 
-TEST_F(exported, fd_may_be_closed_after_registration)
+TEST_F(exported, mr_survives_close_of_the_fd)
 {
 	close(self->fd);
 	self->fd = -1;
 	ASSERT_TRUE(is_imported(self, self->mr, 3));
 }
 
-TEST_F(exported, fd_is_registered_by_ibv_reg_dmabuf_mr)
+TEST_F(exported, ibv_reg_dmabuf_mr_takes_the_fd)
 {
 	struct ibv_mr *mr = must(ibv_reg_dmabuf_mr(self->pair.pd, 0, BUF_SIZE, IOVA, self->fd,
 						   RW));
@@ -188,7 +188,7 @@ TEST_F(exported, fd_is_registered_by_ibv_reg_dmabuf_mr)
 	mr_close(mr);
 }
 
-TEST_F(exported, fd_is_registered_in_part)
+TEST_F(exported, mr_of_a_part_reaches_that_part_only)
 {
 	const size_t at = PAGE - 100, n = PAGE + 107;
 	struct ibv_mr *mr = must(import_part(self, at, n, RW));
@@ -203,7 +203,7 @@ TEST_F(exported, fd_is_registered_in_part)
 	mr_close(mr);
 }
 
-TEST_F(exported, fd_is_registered_many_times)
+TEST_F(exported, fd_can_be_registered_many_times)
 {
 	struct ibv_mr *mr[50];
 
@@ -218,7 +218,7 @@ TEST_F(exported, fd_is_registered_many_times)
 }
 
 /* Two dma-bufs of one DM: the end of one is not that of the other. */
-TEST_F(exported, memory_may_be_exported_twice)
+TEST_F(exported, dm_can_be_exported_twice)
 {
 	int first = self->fd, second = export_fd(&self->dm);
 	struct ibv_mr *mr;
@@ -236,7 +236,7 @@ TEST_F(exported, memory_may_be_exported_twice)
 	mr_close(mr);
 }
 
-TEST_F(exported, memory_is_not_held_by_its_dma_buf)
+TEST_F(exported, dm_can_be_exported_again_after_close)
 {
 	mr_close(self->mr);
 	self->mr = NULL;
@@ -253,7 +253,7 @@ TEST_F(exported, memory_is_not_held_by_its_dma_buf)
 
 /* --- Rights */
 
-TEST_F(exported, memory_is_only_read_where_the_importer_says_so)
+TEST_F(exported, read_only_mr_refuses_writes_and_atomics)
 {
 	struct ibv_mr *mr = import_all(self, REMOTE_READ);
 
@@ -271,7 +271,7 @@ TEST_F(exported, memory_is_only_read_where_the_importer_says_so)
 	mr_close(mr);
 }
 
-TEST_F(exported, memory_is_out_of_reach_of_another_pd)
+TEST_F(exported, qp_of_another_pd_is_refused)
 {
 	struct ibv_pd *pd = must(ibv_alloc_pd(self->ctx[IMPORTER]));
 	struct ibv_mr *mr = must(ibv_reg_mr_fd_iova(pd, 0, BUF_SIZE, IOVA, IBV_MR_FD_TYPE_DMABUF,
@@ -283,7 +283,7 @@ TEST_F(exported, memory_is_out_of_reach_of_another_pd)
 	pd_close(pd);
 }
 
-TEST_F(exported, memory_has_windows)
+TEST_F(exported, window_reaches_its_range_only)
 {
 	struct ibv_mw *mw;
 	struct ibv_mr *mr;
@@ -303,7 +303,7 @@ TEST_F(exported, memory_has_windows)
 }
 
 /* An MR comes from other memory and goes there again. */
-TEST_F(exported, memory_is_reregistered_onto_and_left)
+TEST_F(exported, rereg_moves_an_mr_to_the_dm_and_back)
 {
 	struct memory memfd;
 	struct ibv_mr *mr;
@@ -330,7 +330,7 @@ TEST_F(exported, memory_is_reregistered_onto_and_left)
 /* --- Who does not get it */
 
 /* vgem and bochs hold what they import, and cannot be told to let it go. */
-TEST_F(exported, memory_is_refused_to_an_importer_that_cannot_be_told)
+TEST_F(exported, importer_without_move_notify_is_refused)
 {
 	static const char *const drivers[] = { "vgem", "bochs-drm" };
 
@@ -350,7 +350,7 @@ TEST_F(exported, memory_is_refused_to_an_importer_that_cannot_be_told)
 }
 
 /* There is no fd left for it, and nothing is left of it. */
-TEST_F(exported, memory_is_not_exported_without_an_fd)
+TEST_F(exported, export_without_a_free_fd_is_emfile)
 {
 	struct rlimit limit, less;
 	int lowest = dup(0), count = dmabuf_count();

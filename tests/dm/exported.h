@@ -50,7 +50,7 @@ static inline int export_fd(const struct dm *dm)
 	int fd = ibv_dm_export_dmabuf_fd(dm->dm);
 
 	if (fd < 0)
-		fail_case("export device memory");
+		fail_case("export a DM as a dma-buf");
 	return fd;
 }
 

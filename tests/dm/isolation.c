@@ -19,23 +19,23 @@ enum ending { FREES, EXITS, IS_KILLED };
 
 /* --- The owner before */
 
-FIXTURE(before)
+FIXTURE(previous_owner)
 {
 	struct ibv_context *ctx;
 	struct child child;
 	struct dm_rest rest;
 };
 
-FIXTURE_VARIANT(before)
+FIXTURE_VARIANT(previous_owner)
 {
 	enum ending ending;
 };
 
-FIXTURE_VARIANT_ADD(before, that_frees_it) { .ending = FREES };
-FIXTURE_VARIANT_ADD(before, that_exits) { .ending = EXITS };
-FIXTURE_VARIANT_ADD(before, that_is_killed) { .ending = IS_KILLED };
+FIXTURE_VARIANT_ADD(previous_owner, that_frees_it) { .ending = FREES };
+FIXTURE_VARIANT_ADD(previous_owner, that_exits) { .ending = EXITS };
+FIXTURE_VARIANT_ADD(previous_owner, that_is_killed) { .ending = IS_KILLED };
 
-FIXTURE_SETUP(before)
+FIXTURE_SETUP(previous_owner)
 {
 	need("dm");
 	ASSERT_TRUE(nothing_left());
@@ -43,7 +43,7 @@ FIXTURE_SETUP(before)
 	ASSERT_TRUE(dm_budget_is_whole(self->ctx));
 }
 
-FIXTURE_TEARDOWN(before)
+FIXTURE_TEARDOWN(previous_owner)
 {
 	child_close(&self->child);
 	dm_give_rest(&self->rest);
@@ -70,7 +70,7 @@ static void make_dirty(struct dm_rest *rest, struct ibv_context *ctx)
 		size_t n = dm->size - PAGE;
 
 		if (n && rdma_op(&pair, IBV_WR_RDMA_WRITE, host_mr, host.iova, n, 0, mr->rkey))
-			fail_case("write to device memory");
+			fail_case("RDMA write to device memory");
 		dm_put(dm, n, host.cpu, PAGE);
 		mr_close(mr);
 	}
@@ -100,7 +100,7 @@ static void owns_all(int sock, void *arg)
  * The next owner takes all, in pieces of LENGTH, or with 0 in pieces as long as there are, of
  * which the CPU looks at all bytes too.
  */
-static bool all_is_zero(FIXTURE_DATA(before) *self, size_t length)
+static bool all_is_zero(FIXTURE_DATA(previous_owner) *self, size_t length)
 {
 	struct dm_rest *r = &self->rest;
 	struct ibv_mr *host_mr;
@@ -126,7 +126,7 @@ static bool all_is_zero(FIXTURE_DATA(before) *self, size_t length)
 	return zero;
 }
 
-TEST_F_TIMEOUT(before, leaves_no_byte_to_the_next_one, 120)
+TEST_F_TIMEOUT(previous_owner, next_owner_finds_only_zeroes, 120)
 {
 	static const size_t lengths[] = { 0, PAGE, 100, 3 * PAGE - 4 };
 
@@ -139,7 +139,7 @@ TEST_F_TIMEOUT(before, leaves_no_byte_to_the_next_one, 120)
 			    !child_wait(&self->child));
 		ASSERT_TRUE(dm_budget_is_whole(self->ctx));
 		ASSERT_TRUE(all_is_zero(self, lengths[i])) {
-			TH_LOG("in pieces of %zu", lengths[i]);
+			TH_LOG("allocated in pieces of %zu bytes: not all is 0", lengths[i]);
 		}
 	}
 }
@@ -152,7 +152,7 @@ struct secrets {
 	uint64_t offset, length;	/* of the mapping of its device's file */
 };
 
-FIXTURE(another)
+FIXTURE(other_process)
 {
 	struct ibv_context *ctx;
 	struct pair pair;
@@ -189,7 +189,7 @@ static void find_mapping(uint64_t *offset, uint64_t *length)
 	fclose(f);
 	errno = 0;
 	if (!*length)
-		fail_case("device memory is not mapped");
+		fail_case("no mapping of the DM in /proc/self/maps");
 }
 
 static void owns_some(int sock, void *arg)
@@ -212,7 +212,7 @@ static void owns_some(int sock, void *arg)
 	dm_close(&dm);
 }
 
-FIXTURE_SETUP(another)
+FIXTURE_SETUP(other_process)
 {
 	need("dm");
 	ASSERT_TRUE(nothing_left());
@@ -224,7 +224,7 @@ FIXTURE_SETUP(another)
 	self->host_mr = memory_reg(&self->host, self->pair.pd, RWA);
 }
 
-FIXTURE_TEARDOWN(another)
+FIXTURE_TEARDOWN(other_process)
 {
 	child_close(&self->child);
 	mr_close(self->own_mr);
@@ -239,13 +239,14 @@ FIXTURE_TEARDOWN(another)
 }
 
 /* The other process looks at its memory, and can still use and free all that it has. */
-static bool is_unharmed(FIXTURE_DATA(another) *self)
+static bool is_unharmed(FIXTURE_DATA(other_process) *self)
 {
 	go_on(self->child.sock);
 	return child_wait(&self->child) == 0;
 }
 
-static enum ibv_wc_status remote(FIXTURE_DATA(another) *self, enum ibv_wr_opcode op, uint32_t rkey)
+static enum ibv_wc_status remote(FIXTURE_DATA(other_process) *self, enum ibv_wr_opcode op,
+				 uint32_t rkey)
 {
 	enum ibv_wc_status status;
 
@@ -258,7 +259,8 @@ static enum ibv_wc_status remote(FIXTURE_DATA(another) *self, enum ibv_wr_opcode
 	return status;
 }
 
-static enum ibv_wc_status local(FIXTURE_DATA(another) *self, enum ibv_wr_opcode op, uint32_t lkey)
+static enum ibv_wc_status local(FIXTURE_DATA(other_process) *self, enum ibv_wr_opcode op,
+				uint32_t lkey)
 {
 	struct ibv_mr named = { .context = self->ctx, .lkey = lkey };
 	enum ibv_wc_status status = rdma_op(&self->pair, op, &named, 0, 8, self->host.iova,
@@ -270,7 +272,7 @@ static enum ibv_wc_status local(FIXTURE_DATA(another) *self, enum ibv_wr_opcode 
 }
 
 /* Its keys work in its own PD only, for every operation, as remote keys and as local ones. */
-static void refuses_keys(struct __test_metadata *_metadata, FIXTURE_DATA(another) *self,
+static void refuses_keys(struct __test_metadata *_metadata, FIXTURE_DATA(other_process) *self,
 			 uint32_t lkey, uint32_t rkey)
 {
 	memset(self->host.cpu, 0x55, self->host.size);
@@ -284,13 +286,13 @@ static void refuses_keys(struct __test_metadata *_metadata, FIXTURE_DATA(another
 	ASSERT_TRUE(memory_untouched(&self->host));
 }
 
-TEST_F(another, process_has_keys_of_no_use_here)
+TEST_F(other_process, keys_of_another_process_are_refused)
 {
 	refuses_keys(_metadata, self, self->secrets.lkey, self->secrets.rkey);
 	ASSERT_TRUE(is_unharmed(self));
 }
 
-TEST_F(another, pd_has_keys_of_no_use_here)
+TEST_F(other_process, keys_of_another_pd_are_refused)
 {
 	struct ibv_pd *pd = must(ibv_alloc_pd(self->ctx));
 	struct pair pair;
@@ -311,7 +313,7 @@ TEST_F(another, pd_has_keys_of_no_use_here)
 }
 
 /* A handle names an object of its own context, if any: here there is none like it. */
-TEST_F(another, process_has_handles_of_no_use_here)
+TEST_F(other_process, handles_of_another_process_are_refused)
 {
 	struct ibv_context *fresh = device_open();
 	struct ibv_pd *pd = must(ibv_alloc_pd(fresh));
@@ -339,7 +341,7 @@ static bool maps_nothing_of_it(int fd, uint64_t offset, size_t length)
 
 	if (p == MAP_FAILED)
 		return true;
-	printf("# %zu bytes at %#lx of the file are mapped\n", length, offset);
+	printf("# mmap of %zu bytes at %#lx of the device's file succeeded\n", length, offset);
 	munmap(p, length);
 	return false;
 }
@@ -348,7 +350,7 @@ static bool maps_nothing_of_it(int fd, uint64_t offset, size_t length)
  * A context whose library has not mapped anything yet has no mapping to be had at all where
  * the other process has one, nor beside it; nor has the library's own, with a DM in it.
  */
-TEST_F(another, process_has_mappings_of_no_use_here)
+TEST_F(other_process, mmap_at_an_offset_of_another_process_fails)
 {
 	struct secrets *s = &self->secrets;
 	struct ibv_context *fresh = device_open();
@@ -367,7 +369,7 @@ TEST_F(another, process_has_mappings_of_no_use_here)
 }
 
 /* With the first bytes of a page a process gets all of it: there is nobody else's in it. */
-TEST_F(another, process_is_not_in_the_rest_of_a_page)
+TEST_F(other_process, rest_of_the_page_of_a_small_dm_is_zero)
 {
 	struct dm small[8] = {};
 	uint8_t page[PAGE];

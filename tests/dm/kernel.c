@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A user in the kernel has device memory too (include/rdma/ib_dm.h): it counts in it, keeps a
+ * A ULP has device memory too (include/rdma/ib_dm.h): it counts in it, keeps a
  * ring there, registers parts of it, exports it, and loses it when the device leaves.  The work
  * is done by a module (tests/kernel_dm); a case starts it, and is the process beside it.
  *
- * A kernel user and a process have one budget, but not a byte in common: what one has had the
+ * A ULP and a process have one budget, but not a byte in common: what one has had the
  * other finds zero, and what one has the other cannot map.
  */
 #include "lib/counts.h"
@@ -33,7 +33,7 @@ struct import {
 	int fd;				/* 0: there is none */
 };
 
-FIXTURE(kernel_user)
+FIXTURE(ulp)
 {
 	struct kernel_user user;
 	struct ibv_context *ctx;	/* of the process */
@@ -45,9 +45,9 @@ FIXTURE(kernel_user)
 	bool left;			/* the device has left */
 };
 
-typedef FIXTURE_DATA(kernel_user) world;
+typedef FIXTURE_DATA(ulp) world;
 
-FIXTURE_SETUP(kernel_user)
+FIXTURE_SETUP(ulp)
 {
 	need("dm");
 	ASSERT_TRUE(nothing_left());
@@ -77,7 +77,7 @@ static void import_close(struct import *i)
 	*i = (struct import){};
 }
 
-FIXTURE_TEARDOWN(kernel_user)
+FIXTURE_TEARDOWN(ulp)
 {
 	import_close(&self->import);
 	if (self->left)
@@ -94,11 +94,11 @@ FIXTURE_TEARDOWN(kernel_user)
 
 /* --- What it does with it */
 
-TEST_F(kernel_user, counts_by_fetch_and_add)
+TEST_F(ulp, ulp_counts_by_fetch_and_add)
 {
 	need("atomics");
 	if (device_driver_id() == RDMA_DRIVER_MLX5)
-		skip_case("mlx5 posts no atomic operations for kernel users");
+		skip_case("mlx5 posts no atomic operations for ULPs");
 	kernel_does(&self->user, "counter");
 }
 
@@ -114,7 +114,7 @@ static uint32_t connect_to_kernel(world *self, struct pair *pair)
 	kernel_does(&self->user, "serve %u", pair->qp[0]->qp_num);
 	errno = 0;
 	if (sscanf(kernel_says(&self->user), "%u %u", &kernel.qp_num, &rkey) != 2)
-		fail_case("serve: \"%s\"", kernel_says(&self->user));
+		fail_case("serve returned \"%s\", not a QPN and an rkey", kernel_says(&self->user));
 	pair->qp[1] = &kernel;
 	pair_connect_end(pair, 0, IBV_MTU_1024, 0, LONG_TIMEOUT);
 	pair->qp[1] = own;
@@ -122,7 +122,7 @@ static uint32_t connect_to_kernel(world *self, struct pair *pair)
 }
 
 /* What was there before comes into ordinary memory, or into device memory of the process. */
-TEST_F(kernel_user, has_a_counter_for_a_process)
+TEST_F(ulp, process_counts_in_a_dm_of_the_ulp)
 {
 	uint64_t sum = 0, was[2];
 	struct memory host;
@@ -157,48 +157,48 @@ TEST_F(kernel_user, has_a_counter_for_a_process)
 	pair_close(&pair);
 }
 
-TEST_F(kernel_user, keeps_a_ring_whose_header_a_peer_reads_and_writes)
+TEST_F(ulp, ring_in_a_dm_passes_messages)
 {
 	kernel_does(&self->user, "ring");
 }
 
-TEST_F(kernel_user, copies_every_byte_and_no_other)
+TEST_F(ulp, copy_changes_its_bytes_and_no_others)
 {
 	kernel_does(&self->user, "copy");
 }
 
-TEST_F(kernel_user, gives_each_region_its_range_and_rights)
+TEST_F(ulp, each_mr_has_its_range_and_rights)
 {
 	kernel_does(&self->user, "regions");
 }
 
-TEST_F(kernel_user, cannot_free_what_has_a_region_and_all_works_on)
+TEST_F(ulp, free_of_a_dm_with_mrs_is_ebusy)
 {
 	kernel_does(&self->user, "busy");
 }
 
-TEST_F(kernel_user, reaches_nothing_beyond_its_end)
+TEST_F(ulp, reg_and_copy_past_the_end_are_einval)
 {
 	kernel_does(&self->user, "ranges");
 }
 
-TEST_F(kernel_user, registers_nothing_in_a_pd_of_another_device)
+TEST_F(ulp, reg_in_a_pd_of_another_device_is_einval)
 {
 	other_open(&self->other);
 	kernel_does(&self->user, "foreign %s", self->other.name);
 }
 
-TEST_F(kernel_user, gets_no_more_than_there_is)
+TEST_F(ulp, alloc_of_more_than_all_memory_is_enomem)
 {
 	kernel_does(&self->user, "too_much");
 }
 
-TEST_F(kernel_user, gets_all_there_is_in_any_pieces_and_gives_it_back)
+TEST_F(ulp, dms_of_any_size_can_take_all_memory)
 {
 	kernel_does(&self->user, "budget");
 }
 
-TEST_F(kernel_user, gives_its_memory_back_when_it_ends)
+TEST_F(ulp, closed_ulp_returns_its_memory)
 {
 	kernel_does(&self->user, "hold");
 	kernel_does(&self->user, "is_held");
@@ -211,7 +211,7 @@ TEST_F(kernel_user, gives_its_memory_back_when_it_ends)
 
 #define SOME (16 * PAGE)
 
-TEST_F(kernel_user, has_the_budget_together_with_processes)
+TEST_F(ulp, ulp_and_process_share_the_budget)
 {
 	struct dm dm, more;
 
@@ -227,7 +227,7 @@ TEST_F(kernel_user, has_the_budget_together_with_processes)
 	dm_close(&dm);
 }
 
-TEST_F(kernel_user, leaves_nothing_for_a_process_to_find)
+TEST_F(ulp, process_finds_memory_of_the_ulp_zeroed)
 {
 	kernel_does(&self->user, "take");
 	kernel_does(&self->user, "fill 0xa5");
@@ -254,7 +254,7 @@ static void make_dirty(world *self)
 
 		errno = 0;
 		if (rdma_op(&pair, IBV_WR_RDMA_WRITE, host_mr, host.iova, dm->size, 0, mr->rkey))
-			fail_case("write to device memory");
+			fail_case("RDMA write to device memory");
 		mr_close(mr);
 	}
 	mr_close(host_mr);
@@ -262,7 +262,7 @@ static void make_dirty(world *self)
 	pair_close(&pair);
 }
 
-TEST_F(kernel_user, finds_nothing_of_what_a_process_has_left)
+TEST_F(ulp, ulp_finds_memory_of_a_process_zeroed)
 {
 	dm_take_rest(&self->rest, self->ctx);
 	make_dirty(self);
@@ -286,7 +286,7 @@ static off_t place(unsigned int n)
  * What can be mapped is the process's own page, once more, and no byte beside it.  Soft-RoCE
  * maps a DM once, so the library's mapping is the only one.
  */
-TEST_F(kernel_user, has_memory_that_a_process_cannot_map)
+TEST_F(ulp, process_cannot_map_memory_of_the_ulp)
 {
 	int maps = 0, fd = self->ctx->cmd_fd;
 	struct dm own;
@@ -314,7 +314,7 @@ TEST_F(kernel_user, has_memory_that_a_process_cannot_map)
 
 /* --- It exports it */
 
-TEST_F(kernel_user, exports_to_an_importer_in_the_kernel)
+TEST_F(ulp, free_takes_the_dm_from_a_kernel_importer)
 {
 	need("dm-export");
 	kernel_does(&self->user, "importer");
@@ -353,12 +353,12 @@ static void import_is_dead(struct import *i)
 		errno = 0;
 		if (import_op(i, op ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 100) !=
 		    IBV_WC_REM_ACCESS_ERR)
-			fail_case("freed memory is reached");
+			fail_case("RDMA to freed memory did not end in a remote access error");
 		pair_connect(&i->pair, IBV_MTU_1024);
 	}
 	none = import_try(i);
 	if (none || errno != ENODEV)
-		fail_case("freed memory is imported, or with another errno");
+		fail_case("import of freed memory did not return ENODEV");
 }
 
 static void import_works(struct import *i, world *self)
@@ -366,10 +366,10 @@ static void import_works(struct import *i, world *self)
 	errno = 0;
 	if (import_op(i, IBV_WR_RDMA_READ, HELD_SIZE) ||
 	    !filled(i->host.cpu, HELD_SIZE, HELD_SEED, "read by RDMA"))
-		fail_case("read what the kernel has written");
+		fail_case("RDMA read of the imported DM failed or returned other bytes");
 	fill(i->host.cpu, HELD_SIZE, 9);
 	if (import_op(i, IBV_WR_RDMA_WRITE, HELD_SIZE))
-		fail_case("write");
+		fail_case("RDMA write to the imported DM");
 	kernel_does(&self->user, "is_held 9");
 }
 
@@ -387,7 +387,7 @@ static void export_and_free(world *self, struct ibv_context *ctx)
 	import_is_dead(import);
 }
 
-TEST_F(kernel_user, exports_to_a_process_and_frees_it)
+TEST_F(ulp, free_ends_the_import_of_a_process)
 {
 	need("dm-export");
 	need("reg_mr_fd");
@@ -402,7 +402,7 @@ static struct ibv_context *open_other(world *self)
 	return self->other_ctx;
 }
 
-TEST_F(kernel_user, exports_to_another_device_of_a_process_and_frees_it)
+TEST_F(ulp, free_ends_the_import_by_another_device)
 {
 	export_and_free(self, open_other(self));
 }
@@ -411,7 +411,7 @@ TEST_F(kernel_user, exports_to_another_device_of_a_process_and_frees_it)
  * The dma-buf is there as long as the path, but its file is not.  The file's memory can be used
  * again after a grace period of RCU; then the debug kernel sees who still uses it.
  */
-TEST_F(kernel_user, frees_it_while_only_a_path_of_the_dma_buf_is_open)
+TEST_F(ulp, free_succeeds_with_only_an_o_path_fd_open)
 {
 	char name[32];
 	int fd, path;
@@ -431,7 +431,7 @@ TEST_F(kernel_user, frees_it_while_only_a_path_of_the_dma_buf_is_open)
 
 /* --- The device leaves */
 
-/* A delete of Soft-RoCE waits for processes that have it open, and not for kernel users. */
+/* A delete of Soft-RoCE waits for processes that have it open, and not for ULPs. */
 static bool leaves(world *self)
 {
 	int status;
@@ -454,12 +454,12 @@ static void check_loss(world *self)
 {
 	errno = 0;
 	if (strcmp(kernel_says(&self->user), "1 DMs and 2 MRs"))
-		fail_case("the kernel user had \"%s\"", kernel_says(&self->user));
+		fail_case("the ULP had \"%s\", not \"1 DMs and 2 MRs\"", kernel_says(&self->user));
 	fails_with(kernel_tries(&self->user, "is_held"), ENODEV, "is_held");
 	fails_with(kernel_tries(&self->user, "counter"), ENODEV, "counter");
 }
 
-TEST_F_TIMEOUT(kernel_user, loses_its_memory_with_the_device, 240)
+TEST_F_TIMEOUT(ulp, device_removal_takes_the_memory_of_the_ulp, 240)
 {
 	for (int round = 0; round < 2; round++) {
 		kernel_does(&self->user, "hold");
@@ -473,7 +473,7 @@ TEST_F_TIMEOUT(kernel_user, loses_its_memory_with_the_device, 240)
 	}
 }
 
-TEST_F_TIMEOUT(kernel_user, loses_it_under_an_importer_on_another_device, 240)
+TEST_F_TIMEOUT(ulp, device_removal_ends_import_by_another_device, 240)
 {
 	struct import *import = import_open(self, open_other(self));
 

@@ -58,7 +58,7 @@ static enum ibv_wc_status if_allowed(int rights, int needed, enum ibv_wc_status 
 	return (rights & needed) == needed ? IBV_WC_SUCCESS : otherwise;
 }
 
-TEST_F(dm, regions_are_zero_based_and_as_long_as_asked)
+TEST_F(dm, mrs_are_zero_based_and_as_long_as_asked)
 {
 	struct regions r;
 
@@ -111,7 +111,7 @@ static bool peer_reads(FIXTURE_DATA(dm) *self, struct ibv_mr *mr, int i)
 	return (allowed || !memcmp(self->host.cpu, there, n)) && self->host.cpu[n] == 0x55;
 }
 
-TEST_F(dm, each_region_permits_peers_what_its_rights_say)
+TEST_F(dm, access_flags_decide_remote_write_and_read)
 {
 	struct regions r;
 
@@ -124,7 +124,7 @@ TEST_F(dm, each_region_permits_peers_what_its_rights_say)
 }
 
 /* The parts with words are aligned to them. */
-TEST_F(dm, each_region_permits_peers_the_atomics_that_its_rights_say)
+TEST_F(dm, access_flags_decide_remote_atomics)
 {
 	struct regions r;
 
@@ -146,7 +146,7 @@ TEST_F(dm, each_region_permits_peers_the_atomics_that_its_rights_say)
 }
 
 /* Its lkey: any region is a source, only one with local write is a sink. */
-TEST_F(dm, each_region_permits_its_own_process_what_its_rights_say)
+TEST_F(dm, access_flags_decide_local_access)
 {
 	struct regions r;
 
@@ -191,7 +191,7 @@ static struct edge edge_of(size_t n, int k)
 	return edges[k];
 }
 
-TEST_F(dm, no_region_lets_a_peer_past_its_edges)
+TEST_F(dm, remote_access_past_the_edges_is_refused)
 {
 	struct regions r;
 
@@ -203,12 +203,12 @@ TEST_F(dm, no_region_lets_a_peer_past_its_edges)
 			ASSERT_TRUE(ends_with(self, host_op(self, IBV_WR_RDMA_WRITE, e.n, e.at,
 							    r.mr[i]->rkey),
 					      IBV_WC_REM_ACCESS_ERR, "write", i)) {
-				TH_LOG("edge %d", k);
+				TH_LOG("%u bytes at %#lx", e.n, e.at);
 			}
 			ASSERT_TRUE(ends_with(self, host_op(self, IBV_WR_RDMA_READ, e.n, e.at,
 							    r.mr[i]->rkey),
 					      IBV_WC_REM_ACCESS_ERR, "read", i)) {
-				TH_LOG("edge %d", k);
+				TH_LOG("%u bytes at %#lx", e.n, e.at);
 			}
 		}
 	}
@@ -230,13 +230,13 @@ static bool brought_nothing_else(FIXTURE_DATA(dm) *self, int i, struct edge e)
 
 		if (byte == 0x55 || (k < e.n && at < parts[i].n && byte == region[at]))
 			continue;
-		printf("# part %d: byte %u came from past its edges\n", i, k);
+		printf("# part %d: byte %u of the data came from outside of the MR\n", i, k);
 		return false;
 	}
 	return true;
 }
 
-TEST_F(dm, no_region_lets_its_own_process_past_its_edges)
+TEST_F(dm, local_access_past_the_edges_is_refused)
 {
 	struct regions r;
 
@@ -250,7 +250,7 @@ TEST_F(dm, no_region_lets_its_own_process_past_its_edges)
 							    r.mr[i], e.at, e.n, self->host.iova,
 							    self->host_mr->rkey),
 					      IBV_WC_LOC_PROT_ERR, "write from", i)) {
-				TH_LOG("edge %d", k);
+				TH_LOG("%u bytes at %#lx", e.n, e.at);
 			}
 			ASSERT_TRUE(brought_nothing_else(self, i, e));
 			memset(self->host.cpu, 0xaa, HOST_SIZE);
@@ -258,7 +258,7 @@ TEST_F(dm, no_region_lets_its_own_process_past_its_edges)
 							    r.mr[i], e.at, e.n, self->host.iova,
 							    self->host_mr->rkey),
 					      IBV_WC_LOC_PROT_ERR, "read into", i)) {
-				TH_LOG("edge %d", k);
+				TH_LOG("%u bytes at %#lx", e.n, e.at);
 			}
 		}
 		ASSERT_TRUE(dm_only_changed(&self->dm, parts[i].at, parts[i].n));
@@ -268,7 +268,7 @@ TEST_F(dm, no_region_lets_its_own_process_past_its_edges)
 }
 
 /* Which of the two ends says so first, and how, depends on the device. */
-TEST_F(dm, no_region_receives_past_its_edges_or_without_the_right)
+TEST_F(dm, receive_past_the_edge_or_without_right_fails)
 {
 	struct regions r;
 
@@ -290,7 +290,7 @@ TEST_F(dm, no_region_receives_past_its_edges_or_without_the_right)
 }
 
 /* Memory may be misaligned where the address in the region is not; then all or nothing. */
-TEST_F(dm, a_region_at_an_odd_offset_tears_no_word)
+TEST_F(dm, atomic_at_an_odd_offset_tears_no_word)
 {
 	uint64_t *old = (uint64_t *)self->host.cpu, was, is;
 	struct ibv_mr *mr;
@@ -318,7 +318,7 @@ TEST_F(dm, a_region_at_an_odd_offset_tears_no_word)
 	}
 }
 
-TEST_F(dm, regions_may_overlap)
+TEST_F(dm, mrs_may_overlap)
 {
 	struct ibv_mr *mr[2] = {
 		dm_reg_part(&self->dm, self->pair.pd, 100, PAGE, RW),
@@ -345,7 +345,7 @@ TEST_F(dm, regions_may_overlap)
 #define MANY 200
 
 /* Also more of them than the memory has words. */
-TEST_F(dm, regions_are_many)
+TEST_F(dm, one_dm_takes_200_mrs)
 {
 	struct ibv_mr *mr[MANY];
 
@@ -366,7 +366,7 @@ TEST_F(dm, regions_are_many)
 	ASSERT_TRUE(dm_only_changed(&self->dm, 1, MANY + 1));
 }
 
-TEST_F(dm, regions_end_one_by_one)
+TEST_F(dm, dereg_ends_one_mr_and_no_other)
 {
 	uint32_t rkey[PARTS];
 	struct regions r;
@@ -394,7 +394,7 @@ TEST_F(dm, regions_end_one_by_one)
 }
 
 /* By every entry, whatever it is to change; it then is as before. */
-TEST_F(dm, regions_are_not_reregistered)
+TEST_F(dm, rereg_of_a_dm_mr_is_einval)
 {
 	struct ibv_mr *mr = dm_reg_part(&self->dm, self->pair.pd, 1, PAGE, RW);
 	struct ibv_pd *other = must(ibv_alloc_pd(self->ctx));

@@ -85,8 +85,9 @@ static bool is_dead(FIXTURE_DATA(exported) *self, struct ibv_mr *mr)
 		else
 			status = host_op(self, uses[i].opcode, SIZE, 0, mr->rkey);
 		if (status != uses[i].status) {
-			printf("# %s use %d: %s\n", uses[i].local ? "local" : "remote", i,
-			       ibv_wc_status_str(status));
+			printf("# %s access %d to freed memory: %s, not %s\n",
+			       uses[i].local ? "local" : "remote", i, ibv_wc_status_str(status),
+			       ibv_wc_status_str(uses[i].status));
 			dead = false;
 		}
 		pair_connect(&self->pair, IBV_MTU_1024);
@@ -94,7 +95,7 @@ static bool is_dead(FIXTURE_DATA(exported) *self, struct ibv_mr *mr)
 	return memory_untouched(&self->host) && dead;
 }
 
-TEST_F(exported, memory_that_is_freed_gives_no_access)
+TEST_F(exported, free_ends_the_access_of_the_importer)
 {
 	struct others others;
 
@@ -116,7 +117,7 @@ TEST_F(exported, memory_that_is_freed_gives_no_access)
 	others_close(&others);
 }
 
-TEST_F(exported, memory_that_is_freed_is_not_registered_any_more)
+TEST_F(exported, import_of_a_freed_dm_is_enodev)
 {
 	mr_close(self->mr);
 	self->mr = NULL;
@@ -132,7 +133,7 @@ TEST_F(exported, memory_that_is_freed_is_not_registered_any_more)
 	ASSERT_TRUE(dm_untouched(&self->dm));
 }
 
-TEST_F(exported, memory_is_freed_after_its_fd_was_closed)
+TEST_F(exported, free_after_close_of_the_fd_ends_access)
 {
 	close(self->fd);
 	self->fd = -1;
@@ -143,7 +144,7 @@ TEST_F(exported, memory_is_freed_after_its_fd_was_closed)
 }
 
 /* The fd of nothing can be closed at any time, also after its context. */
-TEST_F(exported, memory_is_freed_long_before_its_fd_is_closed)
+TEST_F(exported, fd_can_be_closed_after_its_context)
 {
 	mr_close(self->mr);
 	self->mr = NULL;
@@ -157,7 +158,7 @@ TEST_F(exported, memory_is_freed_long_before_its_fd_is_closed)
 }
 
 /* All importers of all its dma-bufs, on both devices. */
-TEST_F(exported, memory_that_is_freed_gives_no_access_to_any_importer)
+TEST_F(exported, free_ends_the_access_of_all_importers)
 {
 	struct ibv_mr *mr[6], *own;
 	int fds[2] = { self->fd, export_fd(&self->dm) };
@@ -185,7 +186,7 @@ TEST_F(exported, memory_that_is_freed_gives_no_access_to_any_importer)
 }
 
 /* A free that is refused takes nothing from anybody. */
-TEST_F(exported, memory_that_is_not_freed_stays_with_its_importers)
+TEST_F(exported, refused_free_leaves_importers_working)
 {
 	struct ibv_pd *pd = must(ibv_alloc_pd(self->ctx[EXPORTER]));
 	struct ibv_mr *own = dm_reg(&self->dm, pd, RW);
@@ -202,7 +203,7 @@ TEST_F(exported, memory_that_is_not_freed_stays_with_its_importers)
 }
 
 /* The MR goes to other memory, and cannot go back. */
-TEST_F(exported, memory_that_is_freed_can_be_left)
+TEST_F(exported, mr_can_leave_a_freed_dm_by_rereg)
 {
 	struct memory memfd;
 
@@ -279,7 +280,7 @@ static void traffic_start(struct traffic *t, FIXTURE_DATA(exported) *self)
 		memset(w->host.cpu, 0xc3 + i, BUF_SIZE);
 		w->host_mr = memory_reg(&w->host, self->pair.pd, RWA);
 		if ((errno = pthread_create(&w->thread, NULL, work, w)))
-			fail_case("a thread");
+			fail_case("start a thread of traffic");
 	}
 	for (int i = 0; i < WORKERS; i++)
 		while (t->worker[i].done < 4 && !t->worker[i].status)
@@ -296,7 +297,7 @@ static bool traffic_ended_well(struct traffic *t)
 
 		pthread_join(w->thread, NULL);
 		if (w->late || w->status != (i ? IBV_WC_LOC_PROT_ERR : IBV_WC_REM_ACCESS_ERR)) {
-			printf("# %s traffic: %ld done, %ld of them late, then %s\n",
+			printf("# %s traffic: %ld done, %ld of them after the free, then %s\n",
 			       i ? "local" : "remote", w->done, w->late,
 			       ibv_wc_status_str(w->status));
 			well = false;
@@ -320,7 +321,7 @@ static void renew(FIXTURE_DATA(exported) *self)
 	self->mr = import_all(self, RWA);
 }
 
-TEST_F_TIMEOUT(exported, memory_may_be_freed_amid_traffic, 120)
+TEST_F_TIMEOUT(exported, free_during_traffic_stops_it, 120)
 {
 	for (int i = 0; i < 10; i++) {
 		struct others others;
@@ -372,7 +373,7 @@ static void import_from(FIXTURE_DATA(exported) *self, struct child *child)
 	self->mr = import_all(self, RWA);
 }
 
-TEST_F_TIMEOUT(exported, memory_goes_with_its_process_amid_traffic, 120)
+TEST_F_TIMEOUT(exported, exit_of_the_owner_stops_traffic, 120)
 {
 	for (int i = 0; i < 6; i++) {
 		struct child child = {};
@@ -423,13 +424,13 @@ static void imports(int sock, void *arg)
 	mr = must(ibv_reg_mr_fd_iova(pair.pd, 0, BUF_SIZE, IOVA, IBV_MR_FD_TYPE_DMABUF, fd, RW));
 	for (int n = 0;; n++) {
 		if (rdma_op(&pair, IBV_WR_RDMA_WRITE, host_mr, host.iova, SIZE, IOVA, mr->rkey))
-			fail_case("write to exported memory");
+			fail_case("RDMA write to the exported DM");
 		if (n == 3)
 			go_on(sock);
 	}
 }
 
-TEST_F_TIMEOUT(exported, memory_outlives_a_process_that_imports_it, 120)
+TEST_F_TIMEOUT(exported, dm_survives_the_death_of_an_importer, 120)
 {
 	char device[64];
 	struct importing arg = { self, device };
@@ -472,7 +473,7 @@ static void *keep_importing(void *arg)
 }
 
 /* A registration that is under way is done before the free, or fails as one after it. */
-TEST_F_TIMEOUT(exported, memory_may_be_freed_while_it_is_registered, 120)
+TEST_F_TIMEOUT(exported, import_racing_with_free_ends_in_enodev, 120)
 {
 	for (int i = 0; i < 15; i++) {
 		struct racer racer[2] = { { .self = self }, { .self = self } };
@@ -500,7 +501,7 @@ static void *free_it(void *arg)
 }
 
 /* The MR ends while its memory is taken from it; the next one has the same key, perhaps. */
-TEST_F_TIMEOUT(exported, memory_may_be_freed_while_its_importers_end, 120)
+TEST_F_TIMEOUT(exported, free_racing_with_dereg_spares_the_next_mr, 120)
 {
 	struct memory memfd;
 
