@@ -36,7 +36,7 @@ static long hits(const char *probe)
 			return n;
 		}
 	}
-	fail_case("no probe %s", probe);
+	fail_case("no kprobe %s in kprobe_profile", probe);
 }
 
 static void probes_off(void)
@@ -71,10 +71,10 @@ static void count_io(struct pair *pair, const struct memory *host, struct ibv_mr
 	*from = hits("fromio") - *from;
 	probes_off();
 	if (!filled(host->cpu, LENGTH, 1, "read back"))
-		fail_case("the data is wrong");
+		fail_case("RDMA read returned other bytes than were written");
 }
 
-TEST_F(fd_mr, the_cpu_takes_the_path_that_fits_the_memory)
+TEST_F(fd_mr, io_accessors_are_used_for_io_memory_only)
 {
 	long packets = variant->kind == BOCHS ? PACKETS : 0, to, from;
 
@@ -84,26 +84,26 @@ TEST_F(fd_mr, the_cpu_takes_the_path_that_fits_the_memory)
 	ASSERT_EQ(packets, from);
 }
 
-FIXTURE_VARIANT(odd)
+FIXTURE_VARIANT(buffer)
 {
 	uint32_t flags;
 };
 
-FIXTURE_VARIANT_ADD(odd, system_memory) { .flags = 0 };
-FIXTURE_VARIANT_ADD(odd, io_memory) { .flags = DMABUF_TEST_IOMEM };
+FIXTURE_VARIANT_ADD(buffer, system_memory) { .flags = 0 };
+FIXTURE_VARIANT_ADD(buffer, io_memory) { .flags = DMABUF_TEST_IOMEM };
 
-FIXTURE_SETUP(odd)
+FIXTURE_SETUP(buffer)
 {
 	need("vmap");
-	odd_open(self, variant->flags);
+	buffer_open(self, variant->flags);
 }
 
-FIXTURE_TEARDOWN(odd)
+FIXTURE_TEARDOWN(buffer)
 {
-	EXPECT_TRUE(odd_close(self));
+	EXPECT_TRUE(buffer_close(self));
 }
 
-TEST_F(odd, the_cpu_takes_the_path_that_the_exporter_says)
+TEST_F(buffer, io_accessors_are_used_if_the_exporter_says)
 {
 	long packets = variant->flags & DMABUF_TEST_IOMEM ? PACKETS : 0, to, from;
 	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));

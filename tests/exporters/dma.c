@@ -13,44 +13,44 @@
 static const int errors[] = { ENOMEM, ENOSPC, EBUSY, EIO, EINVAL, ENODEV };
 static const enum dmabuf_test_op ops[] = { DMABUF_TEST_ATTACH, DMABUF_TEST_MAP };
 
-FIXTURE_SETUP(odd)
+FIXTURE_SETUP(buffer)
 {
 	need("follows-moves");
-	odd_open(self, 0);
+	buffer_open(self, 0);
 }
 
-FIXTURE_TEARDOWN(odd)
+FIXTURE_TEARDOWN(buffer)
 {
-	EXPECT_TRUE(odd_close(self));
+	EXPECT_TRUE(buffer_close(self));
 }
 
 /* Whether N MRs have the buffer, and do not hold it in place. */
-static bool followed(FIXTURE_DATA(odd) *self, int n)
+static bool followed(FIXTURE_DATA(buffer) *self, int n)
 {
 	struct dmabuf_test_query q = query(self->buf.fd);
 
 	if (q.attachments == n && q.maps == n && !q.pins && !q.vmaps && !q.brackets)
 		return true;
-	printf("# %u attachments, %u maps, %u pins, %u vmaps, %u brackets\n", q.attachments,
-	       q.maps, q.pins, q.vmaps, q.brackets);
+	printf("# %d MRs hold %u attachments, %u maps, %u pins, %u vmaps, %u brackets\n", n,
+	       q.attachments, q.maps, q.pins, q.vmaps, q.brackets);
 	return false;
 }
 
-static int rereg(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, int fd)
+static int rereg(FIXTURE_DATA(buffer) *self, struct ibv_mr *mr, int fd)
 {
 	need("rereg_mr_fd");
 	return ibv_rereg_mr_fd_iova(mr, TRANS, NULL, 0, SIZE, IOVA, IBV_MR_FD_TYPE_DMABUF, fd, 0);
 }
 
 /* An MR of a buffer that is as it should be. */
-static struct ibv_mr *reg_good(FIXTURE_DATA(odd) *self)
+static struct ibv_mr *reg_good(FIXTURE_DATA(buffer) *self)
 {
 	return must(ibv_reg_mr_fd_iova(self->pair.pd, 0, SIZE, IOVA, IBV_MR_FD_TYPE_DMABUF,
 				       self->vgem.fd, RWA));
 }
 
 /* Whether RDMA writes to AT, and reads from there. */
-static bool is_at(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, uint8_t *at)
+static bool is_at(FIXTURE_DATA(buffer) *self, struct ibv_mr *mr, uint8_t *at)
 {
 	static uint32_t seed = 1000;
 
@@ -59,28 +59,28 @@ static bool is_at(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, uint8_t *at)
 	       rdma_reads(self, mr, seed);
 }
 
-/* Whether a rereg to the odd buffer fails with this errno, and changes nothing. */
-static bool fails(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, int expected)
+/* Whether a rereg to the test exporter's buffer fails with this errno, and changes nothing. */
+static bool fails(FIXTURE_DATA(buffer) *self, struct ibv_mr *mr, int expected)
 {
 	struct ibv_mr was = *mr;
 	int ret = rereg(self, mr, self->buf.fd), err = errno;
 
 	if (ret != IBV_REREG_MR_ERR_INPUT || err != expected) {
-		printf("# returned %d, errno %d and not %d\n", ret, err, expected);
+		printf("# rereg returned %d with errno %d, not %d\n", ret, err, expected);
 		return false;
 	}
 	return !memcmp(&was, mr, sizeof(was)) && followed(self, 0) &&
 	       is_at(self, mr, self->vgem.cpu);
 }
 
-static bool goes_there_and_back(FIXTURE_DATA(odd) *self, struct ibv_mr *mr)
+static bool goes_there_and_back(FIXTURE_DATA(buffer) *self, struct ibv_mr *mr)
 {
 	return !rereg(self, mr, self->buf.fd) && followed(self, 1) &&
 	       is_at(self, mr, self->buf.cpu) && !rereg(self, mr, self->vgem.fd) &&
 	       followed(self, 0) && is_at(self, mr, self->vgem.cpu);
 }
 
-TEST_F(odd, that_fails_gives_its_errno)
+TEST_F(buffer, reg_returns_the_errno_of_the_exporter)
 {
 	for (int op = 0; op < 2; op++) {
 		struct ibv_mr *mr;
@@ -99,7 +99,7 @@ TEST_F(odd, that_fails_gives_its_errno)
 	}
 }
 
-TEST_F(odd, that_fails_leaves_the_region_where_it_was)
+TEST_F(buffer, failed_rereg_leaves_the_mr_in_place)
 {
 	struct ibv_mr *mr = reg_good(self);
 
@@ -114,7 +114,7 @@ TEST_F(odd, that_fails_leaves_the_region_where_it_was)
 	mr_close(mr);
 }
 
-TEST_F(odd, that_has_no_memory_any_more_is_not_taken)
+TEST_F(buffer, reg_and_rereg_to_a_revoked_buffer_are_enodev)
 {
 	struct ibv_mr *mr = reg_good(self);
 
@@ -125,7 +125,7 @@ TEST_F(odd, that_has_no_memory_any_more_is_not_taken)
 }
 
 /* The region gives no access then, but it can go to another buffer. */
-TEST_F(odd, that_has_no_memory_any_more_can_be_left)
+TEST_F(buffer, rereg_leaves_a_revoked_buffer)
 {
 	struct ibv_mr *mr = must(reg(self, RWA));
 
@@ -144,7 +144,7 @@ TEST_F(odd, that_has_no_memory_any_more_can_be_left)
 }
 
 /* A change of rights does not take the buffer again, and does not lose its moves. */
-TEST_F(odd, that_moves_is_followed_after_a_change_of_rights)
+TEST_F(buffer, mr_follows_moves_after_an_access_change)
 {
 	struct ibv_mr *mr = must(reg(self, RWA));
 
@@ -161,7 +161,7 @@ TEST_F(odd, that_moves_is_followed_after_a_change_of_rights)
 }
 
 /* A window names the MR, which is where the buffer is. */
-TEST_F(odd, that_moves_is_followed_by_a_window)
+TEST_F(buffer, window_follows_moves)
 {
 	struct ibv_mr *mr;
 	struct ibv_mw *mw;
@@ -200,7 +200,7 @@ static void *mover(void *fd)
 	return NULL;
 }
 
-TEST_F_TIMEOUT(odd, that_moves_all_the_time_keeps_its_bytes, 60)
+TEST_F_TIMEOUT(buffer, rereg_during_moves_keeps_the_bytes, 60)
 {
 	struct ibv_mr *mr = reg_good(self);
 	double end = now() + RACE_SECONDS;

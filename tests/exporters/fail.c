@@ -8,32 +8,32 @@
  */
 #include "exporters/test_buffer.h"
 
-FIXTURE_SETUP(odd)
+FIXTURE_SETUP(buffer)
 {
 	need("vmap");
-	odd_open(self, 0);
+	buffer_open(self, 0);
 }
 
-FIXTURE_TEARDOWN(odd)
+FIXTURE_TEARDOWN(buffer)
 {
-	EXPECT_TRUE(odd_close(self));
+	EXPECT_TRUE(buffer_close(self));
 }
 
-TEST_F(odd, that_behaves_is_taken)
+TEST_F(buffer, working_exporter_can_be_registered)
 {
 	ASSERT_TRUE(behaves(self));
 }
 
-TEST_F(odd, without_vmap_is_ENXIO)
+TEST_F(buffer, exporter_without_vmap_is_enxio)
 {
-	odd_replace(self, DMABUF_TEST_NO_VMAP);
+	buffer_replace(self, DMABUF_TEST_NO_VMAP);
 	ASSERT_EQ(ENXIO, reg_errno(self, ALL_ACCESS));
 	ASSERT_TRUE(at_rest(self->buf.fd));
 }
 
 static const int errors[] = { ENOMEM, ENOSPC, EBUSY, EIO, EINVAL, ENODEV };
 
-static bool hands_its_errno_through(FIXTURE_DATA(odd) *self, enum dmabuf_test_op op)
+static bool hands_its_errno_through(FIXTURE_DATA(buffer) *self, enum dmabuf_test_op op)
 {
 	for (int i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
 		int err;
@@ -41,7 +41,7 @@ static bool hands_its_errno_through(FIXTURE_DATA(odd) *self, enum dmabuf_test_op
 		behave(self->buf.fd, op, errors[i], 0);
 		err = reg_errno(self, i % 2 ? ALL_ACCESS : REMOTE_READ);
 		if (err != errors[i] || !at_rest(self->buf.fd)) {
-			printf("# %d instead of %d\n", err, errors[i]);
+			printf("# reg returned errno %d, not %d\n", err, errors[i]);
 			return false;
 		}
 	}
@@ -49,17 +49,17 @@ static bool hands_its_errno_through(FIXTURE_DATA(odd) *self, enum dmabuf_test_op
 	return behaves(self);
 }
 
-TEST_F(odd, whose_vmap_fails_gives_its_errno)
+TEST_F(buffer, reg_returns_the_errno_of_vmap)
 {
 	ASSERT_TRUE(hands_its_errno_through(self, DMABUF_TEST_VMAP));
 }
 
-TEST_F(odd, whose_begin_cpu_access_fails_gives_its_errno)
+TEST_F(buffer, reg_returns_the_errno_of_begin_cpu_access)
 {
 	ASSERT_TRUE(hands_its_errno_through(self, DMABUF_TEST_BEGIN_CPU_ACCESS));
 }
 
-TEST_F(odd, fails_for_newcomers_and_not_for_those_who_are_there)
+TEST_F(buffer, failed_reg_does_not_hurt_an_earlier_mr)
 {
 	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
 
@@ -77,25 +77,25 @@ TEST_F(odd, fails_for_newcomers_and_not_for_those_who_are_there)
 	ASSERT_EQ(ENOMEM, reg_errno(self, ALL_ACCESS));
 }
 
-TEST_F(odd, whose_attach_fails_gives_its_errno)
+TEST_F(buffer, reg_returns_the_errno_of_attach)
 {
 	ASSERT_TRUE(hands_its_errno_through(self, DMABUF_TEST_ATTACH));
 }
 
-TEST_F(odd, whose_map_fails_is_registered_all_the_same)
+TEST_F(buffer, reg_succeeds_although_map_fails)
 {
 	behave(self->buf.fd, DMABUF_TEST_MAP, EIO, 0);
 	ASSERT_TRUE(behaves(self));
 }
 
-TEST_F(odd, whose_object_has_no_vmap_is_ENXIO)
+TEST_F(buffer, vmap_that_returns_eopnotsupp_is_enxio)
 {
 	behave(self->buf.fd, DMABUF_TEST_VMAP, EOPNOTSUPP, 0);
 	ASSERT_EQ(ENXIO, reg_errno(self, ALL_ACCESS));
 	ASSERT_TRUE(at_rest(self->buf.fd));
 }
 
-TEST_F(odd, whose_attach_or_map_fails_is_not_imported_for_DMA)
+TEST_F(buffer, dma_import_returns_errno_of_attach_and_map)
 {
 	uint32_t handle;
 
@@ -112,7 +112,7 @@ TEST_F(odd, whose_attach_or_map_fails_is_not_imported_for_DMA)
 	unimport(self, handle);
 }
 
-TEST_F(odd, is_scattered_in_memory)
+TEST_F(buffer, pages_of_the_buffer_are_not_adjacent)
 {
 	uint32_t handle;
 
@@ -122,7 +122,7 @@ TEST_F(odd, is_scattered_in_memory)
 	unimport(self, handle);
 }
 
-TEST_F(odd, imported_for_DMA_is_registered_at_the_same_time)
+TEST_F(buffer, reg_works_beside_a_dma_import)
 {
 	struct ibv_mr *mr;
 	uint32_t handle;
@@ -137,15 +137,15 @@ TEST_F(odd, imported_for_DMA_is_registered_at_the_same_time)
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
-TEST_F(odd, io_memory_is_not_imported_for_DMA)
+TEST_F(buffer, dma_import_of_io_memory_is_eopnotsupp)
 {
 	uint32_t handle;
 
-	odd_replace(self, DMABUF_TEST_IOMEM);
+	buffer_replace(self, DMABUF_TEST_IOMEM);
 	ASSERT_EQ(EOPNOTSUPP, import(self, &handle));
 }
 
-TEST_F(odd, takes_only_its_own_buffers_and_known_commands)
+TEST_F(buffer, test_exporter_refuses_invalid_ioctls)
 {
 	struct dmabuf_test_query q = { .fd = self->vgem.fd };
 	struct dmabuf_test_behave b = { .fd = self->buf.fd, .op = DMABUF_TEST_OPS };

@@ -18,25 +18,25 @@
 
 #define RACE_SECONDS 3
 
-FIXTURE_VARIANT(placed)
+FIXTURE_VARIANT(gpu_buffer)
 {
 	enum memory_kind kind;
 };
 
-FIXTURE(placed)
+FIXTURE(gpu_buffer)
 {
 	struct gpu_case c;
 };
 
-FIXTURE_VARIANT_ADD(placed, in_vram) { .kind = GPU_VRAM };
-FIXTURE_VARIANT_ADD(placed, in_system_memory) { .kind = GPU_SYSTEM };
+FIXTURE_VARIANT_ADD(gpu_buffer, in_vram) { .kind = GPU_VRAM };
+FIXTURE_VARIANT_ADD(gpu_buffer, in_system_memory) { .kind = GPU_SYSTEM };
 
-FIXTURE_SETUP(placed)
+FIXTURE_SETUP(gpu_buffer)
 {
 	case_open(&self->c, variant->kind, 0);
 }
 
-FIXTURE_TEARDOWN(placed)
+FIXTURE_TEARDOWN(gpu_buffer)
 {
 	EXPECT_TRUE(case_close(&self->c));
 }
@@ -47,7 +47,7 @@ static uint32_t place_of(enum memory_kind kind)
 	return kind == GPU_VRAM && by_dma() ? MRFD_GPU_VRAM : MRFD_GPU_SYSTEM;
 }
 
-TEST_F(placed, is_written_and_read)
+TEST_F(gpu_buffer, write_and_read_reach_the_buffer)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr = must(case_reg(c));
@@ -60,7 +60,7 @@ TEST_F(placed, is_written_and_read)
 	mr_close(mr);
 }
 
-TEST_F(placed, changes_only_where_it_is_written)
+TEST_F(gpu_buffer, write_changes_its_range_only)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr = must(case_reg(c));
@@ -81,7 +81,7 @@ TEST_F(placed, changes_only_where_it_is_written)
 }
 
 /* What the importer holds, and that nothing is left of it. */
-TEST_F(placed, is_held_as_the_importer_needs_it)
+TEST_F(gpu_buffer, mr_holds_only_what_its_device_needs)
 {
 	struct gpu_case *c = &self->c;
 	struct mrfd_gpu_query q;
@@ -104,7 +104,7 @@ TEST_F(placed, is_held_as_the_importer_needs_it)
 }
 
 /* A second region of it. */
-TEST_F(placed, is_registered_twice)
+TEST_F(gpu_buffer, buffer_can_be_registered_twice)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr = must(case_reg(c)), *other = must(case_reg(c));
@@ -118,7 +118,7 @@ TEST_F(placed, is_registered_twice)
 }
 
 /* It is zero although others used the VRAM before. */
-TEST_F(placed, is_zero_when_it_is_new)
+TEST_F(gpu_buffer, new_buffer_is_zero)
 {
 	struct gpu_case *c = &self->c;
 	static const uint8_t zero[SIZE];
@@ -139,7 +139,7 @@ TEST_F(placed, is_zero_when_it_is_new)
 }
 
 /* An importer with DMA and without peer-to-peer, which pins it. */
-TEST_F(placed, moves_to_system_memory_for_an_importer_without_peer_to_peer)
+TEST_F(gpu_buffer, pin_without_p2p_moves_it_to_system_memory)
 {
 	struct gpu_case *c = &self->c;
 	uint32_t handle;
@@ -174,7 +174,7 @@ FIXTURE_TEARDOWN(gpu)
 }
 
 /* As xe has it: such a buffer has no place that both can use. */
-TEST_F(gpu, that_must_stay_in_VRAM_needs_peer_to_peer)
+TEST_F(gpu, vram_only_buffer_needs_p2p)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr;
@@ -195,7 +195,7 @@ TEST_F(gpu, that_must_stay_in_VRAM_needs_peer_to_peer)
 }
 
 /* What is on a screen cannot go elsewhere. */
-TEST_F(gpu, that_the_driver_pinned_in_VRAM_needs_peer_to_peer)
+TEST_F(gpu, buffer_pinned_in_vram_needs_p2p)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr;
@@ -215,7 +215,7 @@ TEST_F(gpu, that_the_driver_pinned_in_VRAM_needs_peer_to_peer)
 }
 
 /* By the CPU, through the I/O accessors; a device with DMA reaches it anyway. */
-TEST_F(gpu, that_may_be_pinned_in_VRAM_is_reached_there)
+TEST_F(gpu, cpu_pin_leaves_the_buffer_in_vram)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr;
@@ -232,7 +232,7 @@ TEST_F(gpu, that_may_be_pinned_in_VRAM_is_reached_there)
 	mr_close(mr);
 }
 
-TEST_F(gpu, does_not_move_while_it_is_pinned)
+TEST_F(gpu, move_of_a_pinned_buffer_is_ebusy)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr;
@@ -250,7 +250,7 @@ TEST_F(gpu, does_not_move_while_it_is_pinned)
 	ASSERT_EQ(MRFD_GPU_VRAM, gpu_query(&c->buf).place);
 }
 
-TEST_F(gpu, is_followed_when_it_moves)
+TEST_F(gpu, mr_follows_moves)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr;
@@ -270,7 +270,7 @@ TEST_F(gpu, is_followed_when_it_moves)
 }
 
 /* The engine copies late; an importer or a mapping sees nothing before that. */
-TEST_F(gpu, is_not_read_before_its_move_is_done)
+TEST_F(gpu, access_waits_for_the_end_of_a_move)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr;
@@ -290,7 +290,7 @@ TEST_F(gpu, is_not_read_before_its_move_is_done)
 	ASSERT_LE(AT_LEAST(0.3), now() - start);
 }
 
-TEST_F(gpu, moves_between_registrations)
+TEST_F(gpu, buffer_can_move_between_registrations)
 {
 	struct gpu_case *c = &self->c;
 
@@ -307,7 +307,7 @@ TEST_F(gpu, moves_between_registrations)
 }
 
 /* Other buffers take the VRAM: what is registered keeps its bytes wherever it is then. */
-TEST_F(gpu, that_is_evicted_keeps_its_bytes)
+TEST_F(gpu, evicted_buffer_keeps_its_bytes)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr = must(case_reg(c));
@@ -330,7 +330,7 @@ TEST_F(gpu, that_is_evicted_keeps_its_bytes)
 }
 
 /* The others get their VRAM when it has been copied out, and not before. */
-TEST_F(gpu, that_is_evicted_late_keeps_its_bytes)
+TEST_F(gpu, late_eviction_keeps_the_bytes)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr = pins() ? NULL : must(case_reg(c));
@@ -359,12 +359,12 @@ static long limit_ttm(long pages)
 
 	if (fscanf(f, "%ld", &before) != 1 || fseek(f, 0, SEEK_SET) ||
 	    fprintf(f, "%ld", pages) < 0 || fclose(f))
-		fail_case("%s", path);
+		fail_case("read and write %s", path);
 	return before;
 }
 
 /* Its pages go to the swap file of the GPU's driver, and come back with the next access. */
-TEST_F(gpu, that_is_swapped_out_keeps_its_bytes)
+TEST_F(gpu, swapped_out_buffer_keeps_its_bytes)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr;
@@ -390,7 +390,7 @@ TEST_F(gpu, that_is_swapped_out_keeps_its_bytes)
 }
 
 /* VRAM that is pinned is not evicted; what is not pinned, and is, loses no byte. */
-TEST_F(gpu, that_is_pinned_in_VRAM_is_not_evicted)
+TEST_F(gpu, pinned_vram_is_not_evicted)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr;
@@ -410,7 +410,7 @@ TEST_F(gpu, that_is_pinned_in_VRAM_is_not_evicted)
 }
 
 /* There is no room, and what could be evicted would not make enough. */
-TEST_F(gpu, that_finds_no_room_is_ENOMEM)
+TEST_F(gpu, alloc_without_room_in_vram_is_enomem)
 {
 	struct gpu_case *c = &self->c;
 	uint64_t vram = gpu_info(&c->buf).vram_size;
@@ -425,7 +425,7 @@ TEST_F(gpu, that_finds_no_room_is_ENOMEM)
 	ASSERT_EQ(0, gpu_move(&c->buf, MRFD_GPU_VRAM, 0));
 }
 
-TEST_F(gpu, refuses_arguments_that_it_does_not_know)
+TEST_F(gpu, gpu_ioctls_refuse_invalid_arguments)
 {
 	static const struct mrfd_gpu_create creates[] = {
 		{ .size = PAGE }, { .size = PAGE, .place = MRFD_GPU_VRAM | MRFD_GPU_SYSTEM },
@@ -446,14 +446,18 @@ TEST_F(gpu, refuses_arguments_that_it_does_not_know)
 	for (int i = 0; i < ARRAY_SIZE(creates); i++) {
 		struct mrfd_gpu_create create = creates[i];
 
-		EXPECT_EQ(-1, drmIoctl(fd, DRM_IOCTL_MRFD_GPU_CREATE, &create)) { TH_LOG("%d", i); }
+		EXPECT_EQ(-1, drmIoctl(fd, DRM_IOCTL_MRFD_GPU_CREATE, &create)) {
+			TH_LOG("create with invalid arguments %d succeeded", i);
+		}
 		EXPECT_EQ(EINVAL, errno);
 	}
 	for (int i = 0; i < ARRAY_SIZE(moves); i++) {
 		struct mrfd_gpu_move move = moves[i];
 
 		move.handle = self->c.buf.handle;
-		EXPECT_EQ(-1, drmIoctl(fd, DRM_IOCTL_MRFD_GPU_MOVE, &move)) { TH_LOG("%d", i); }
+		EXPECT_EQ(-1, drmIoctl(fd, DRM_IOCTL_MRFD_GPU_MOVE, &move)) {
+			TH_LOG("move with invalid arguments %d succeeded", i);
+		}
 		EXPECT_EQ(EINVAL, errno);
 	}
 	ASSERT_EQ(-1, drmIoctl(fd, DRM_IOCTL_MRFD_GPU_QUERY, &query));
@@ -471,7 +475,7 @@ struct race {
 	struct gpu_case *c;
 	atomic_bool over;
 	uint64_t random;
-	long moved, refused, taken, odd;
+	long moved, refused, taken, unexpected;
 };
 
 static void *keep_moving(void *arg)
@@ -486,11 +490,11 @@ static void *keep_moving(void *arg)
 
 		r->moved += !err;
 		r->refused += err == EBUSY;
-		r->odd += err && err != EBUSY && err != ENOMEM;
+		r->unexpected += err && err != EBUSY && err != ENOMEM;
 		if (!random_below(&r->random, 4)) {
 			err = gpu_try_open(&other, GPU_VRAM, most, 0);
 			r->taken += !err;
-			r->odd += err && err != ENOMEM; /* the buffer was locked just then */
+			r->unexpected += err && err != ENOMEM; /* the buffer was locked just then */
 			memory_close(&other);
 		}
 		usleep(random_below(&r->random, 20000));
@@ -498,7 +502,7 @@ static void *keep_moving(void *arg)
 	return NULL;
 }
 
-TEST_F_TIMEOUT(gpu, keeps_its_bytes_if_it_moves_under_traffic, 60)
+TEST_F_TIMEOUT(gpu, moves_during_traffic_keep_the_bytes, 60)
 {
 	struct gpu_case *c = &self->c;
 	struct race r = { .c = c, .random = random_begin(random_seed(), 0) };
@@ -524,7 +528,7 @@ TEST_F_TIMEOUT(gpu, keeps_its_bytes_if_it_moves_under_traffic, 60)
 	pthread_join(thread, NULL);
 	TH_LOG("%ld rounds, %ld moves, %ld refused, VRAM taken %ld times", rounds, r.moved,
 	       r.refused, r.taken);
-	ASSERT_EQ(0, r.odd);
+	ASSERT_EQ(0, r.unexpected);
 	ASSERT_TRUE(filled(c->buf.cpu, SIZE, rounds - 1, "buffer"));
 	mr_close(mr);
 }

@@ -11,17 +11,17 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 
-FIXTURE(gone)
+FIXTURE(gpu)
 {
 	struct gpu_case c;
 };
 
-FIXTURE_SETUP(gone)
+FIXTURE_SETUP(gpu)
 {
 	case_open(&self->c, GPU_VRAM, 0);
 }
 
-FIXTURE_TEARDOWN(gone)
+FIXTURE_TEARDOWN(gpu)
 {
 	EXPECT_TRUE(case_close(&self->c));
 	EXPECT_EQ(0, gpu_come_back());
@@ -58,7 +58,7 @@ static bool comes_back(struct gpu_case *c)
 	case_shut(c);
 	errno = gpu_come_back();
 	if (errno)
-		fail_case("bind the driver again");
+		fail_case("bind the GPU to its driver again");
 	case_open(c, GPU_VRAM, 0);
 	mr = must(case_reg(c));
 	ok = rdma_write(c, mr, 7) && filled(c->buf.cpu, SIZE, 7, "new buffer") &&
@@ -67,7 +67,7 @@ static bool comes_back(struct gpu_case *c)
 	return ok;
 }
 
-TEST_F(gone, cannot_be_had_any_more)
+TEST_F(gpu, buffer_of_an_unbound_gpu_is_enodev)
 {
 	struct gpu_case *c = &self->c;
 	uint32_t handle;
@@ -84,7 +84,7 @@ TEST_F(gone, cannot_be_had_any_more)
 }
 
 /* The device is told, and its next access fails, also where it has pinned system memory. */
-TEST_F(gone, is_not_reached_by_a_region)
+TEST_F(gpu, unbind_ends_the_access_of_an_mr)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr = must(case_reg(c));
@@ -102,7 +102,7 @@ TEST_F(gone, is_not_reached_by_a_region)
  * Soft-RoCE has VRAM mapped for the CPU, and gives it back.  Its region still holds the
  * buffer: the driver does not take the GPU again before the region is gone.
  */
-TEST_F(gone, with_VRAM_pinned_cannot_come_back_before_the_region_is_gone)
+TEST_F(gpu, bind_is_ebusy_until_the_mr_is_gone)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr;
@@ -121,7 +121,7 @@ TEST_F(gone, with_VRAM_pinned_cannot_come_back_before_the_region_is_gone)
 }
 
 /* The engine ends the copy without touching VRAM. */
-TEST_F(gone, while_it_moves)
+TEST_F(gpu, gpu_can_be_unbound_during_a_move)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr = must(case_reg(c));
@@ -137,7 +137,7 @@ TEST_F(gone, while_it_moves)
 }
 
 /* An importer that does DMA has pinned it, and lets go only when the GPU is gone. */
-TEST_F(gone, while_it_is_imported_for_DMA)
+TEST_F(gpu, gpu_can_be_unbound_during_a_dma_import)
 {
 	struct gpu_case *c = &self->c;
 	uint32_t handle;
@@ -175,7 +175,7 @@ static void *keep_writing(void *arg)
 	return NULL;
 }
 
-TEST_F(gone, under_traffic)
+TEST_F(gpu, unbind_during_traffic_stops_it)
 {
 	struct gpu_case *c = &self->c;
 	struct traffic t = { .c = c, .mr = must(case_reg(c)) };

@@ -12,28 +12,28 @@
 
 #define FOREVER DMABUF_TEST_MAX_DELAY
 
-FIXTURE_SETUP(odd)
+FIXTURE_SETUP(buffer)
 {
 	need("vmap");
-	odd_open(self, 0);
+	buffer_open(self, 0);
 }
 
-FIXTURE_TEARDOWN(odd)
+FIXTURE_TEARDOWN(buffer)
 {
-	EXPECT_TRUE(odd_close(self));
+	EXPECT_TRUE(buffer_close(self));
 }
 
 /* How many ms a registration takes; it has to succeed. */
-static long reg_time(FIXTURE_DATA(odd) *self, int access)
+static long reg_time(FIXTURE_DATA(buffer) *self, int access)
 {
 	double began = now();
 
 	if (reg_errno(self, access))
-		fail_case("register");
+		fail_case("reg of the buffer");
 	return ms_since(began);
 }
 
-TEST_F(odd, that_is_slow_is_waited_for)
+TEST_F(buffer, reg_waits_for_a_slow_exporter)
 {
 	behave(self->buf.fd, DMABUF_TEST_VMAP, 0, 300);
 	ASSERT_GE(reg_time(self, ALL_ACCESS), AT_LEAST(300));
@@ -49,7 +49,7 @@ TEST_F(odd, that_is_slow_is_waited_for)
 	ASSERT_TRUE(behaves(self));
 }
 
-TEST_F(odd, that_is_slow_to_attach_and_map_is_waited_for)
+TEST_F(buffer, dma_import_waits_for_a_slow_exporter)
 {
 	double began = now();
 	uint32_t handle;
@@ -61,7 +61,7 @@ TEST_F(odd, that_is_slow_to_attach_and_map_is_waited_for)
 	unimport(self, handle);
 }
 
-TEST_F(odd, whose_fences_are_late_is_waited_for)
+TEST_F(buffer, reg_waits_for_fences)
 {
 	for (enum usage usage = KERNEL; usage <= READ; usage++) {
 		add_fence(self->buf.fd, usage, 300);
@@ -74,7 +74,7 @@ TEST_F(odd, whose_fences_are_late_is_waited_for)
 	ASSERT_TRUE(behaves(self));
 }
 
-TEST_F(odd, with_readers_is_waited_for_by_writers_only)
+TEST_F(buffer, read_only_reg_ignores_read_fences)
 {
 	add_fence(self->buf.fd, READ, FOREVER);
 	ASSERT_LT(reg_time(self, REMOTE_READ), FOREVER / 2);
@@ -84,7 +84,7 @@ TEST_F(odd, with_readers_is_waited_for_by_writers_only)
 	ASSERT_TRUE(behaves(self));
 }
 
-TEST_F(odd, with_fences_that_are_not_for_others_is_not_waited_for)
+TEST_F(buffer, reg_ignores_bookkeep_fences)
 {
 	add_fence(self->buf.fd, BOOKKEEP, FOREVER);
 	ASSERT_LT(reg_time(self, ALL_ACCESS), FOREVER / 2);
@@ -97,7 +97,7 @@ static void *reg_thread(void *self)
 	return reg(self, ALL_ACCESS);
 }
 
-TEST_F(odd, is_registered_when_the_fence_signals_and_not_before)
+TEST_F(buffer, reg_returns_when_the_fence_signals)
 {
 	struct ibv_mr *mr = NULL;
 	pthread_t thread;
@@ -115,7 +115,7 @@ TEST_F(odd, is_registered_when_the_fence_signals_and_not_before)
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
-TEST_F(odd, that_is_moving_is_waited_for)
+TEST_F(buffer, reg_waits_for_a_move)
 {
 	struct ibv_mr *mr;
 	double began;
@@ -138,13 +138,13 @@ static void nothing(int signal)
 }
 
 /* The errno of a registration during which a signal comes. */
-static int reg_errno_with_signal(FIXTURE_DATA(odd) *self, int flags)
+static int reg_errno_with_signal(FIXTURE_DATA(buffer) *self, int flags)
 {
 	struct sigaction act = { .sa_handler = nothing, .sa_flags = flags };
 	struct itimerval in = { .it_value.tv_usec = 200000 };
 
 	if (sigaction(SIGALRM, &act, NULL) || setitimer(ITIMER_REAL, &in, NULL))
-		fail_case("timer");
+		fail_case("set a timer");
 	return reg_errno(self, ALL_ACCESS);
 }
 
@@ -185,7 +185,7 @@ static void late_fence(int fd)
 static void long_move(int fd)
 {
 	if (move(fd, FOREVER))
-		fail_case("move");
+		fail_case("begin a move of the buffer");
 }
 
 static const struct wait waits[] = {
@@ -198,12 +198,12 @@ static const struct wait waits[] = {
 
 #define for_each_wait(w) for (const struct wait *w = waits; w < waits + 5; w++)
 
-TEST_F(odd, is_no_longer_waited_for_when_a_signal_comes)
+TEST_F(buffer, signal_during_reg_is_eintr)
 {
 	for_each_wait(w) {
 		double began = now();
 
-		TH_LOG("%s", w->what);
+		TH_LOG("reg waits for: %s", w->what);
 		w->begin(self->buf.fd);
 		ASSERT_EQ(EINTR, reg_errno_with_signal(self, 0));
 		ASSERT_LT(ms_since(began), FOREVER / 2);
@@ -230,7 +230,7 @@ static pid_t reg_in_child(int fd)
 }
 
 /* Another process holds the lock in a slow vmap; a vmap of this process would be quick. */
-TEST_F(odd, whose_lock_another_has_is_no_longer_waited_for_when_a_signal_comes)
+TEST_F(buffer, signal_while_reg_waits_for_the_lock_is_eintr)
 {
 	double began;
 	pid_t pid;
@@ -248,7 +248,7 @@ TEST_F(odd, whose_lock_another_has_is_no_longer_waited_for_when_a_signal_comes)
 	ASSERT_TRUE(behaves(self));
 }
 
-TEST_F(odd, is_waited_for_anew_where_system_calls_restart)
+TEST_F(buffer, reg_restarts_after_a_signal_with_sa_restart)
 {
 	double began = now();
 
@@ -262,14 +262,14 @@ TEST_F(odd, is_waited_for_anew_where_system_calls_restart)
 	ASSERT_GE(ms_since(began), AT_LEAST(600));
 }
 
-TEST_F_TIMEOUT(odd, is_no_longer_waited_for_when_the_process_is_killed, 60)
+TEST_F_TIMEOUT(buffer, kill_ends_the_wait_of_reg, 60)
 {
 	for_each_wait(w) {
 		pid_t pid;
 		double began;
 		int status;
 
-		TH_LOG("%s", w->what);
+		TH_LOG("reg waits for: %s", w->what);
 		w->begin(self->buf.fd);
 		pid = reg_in_child(self->buf.fd);
 		ASSERT_EQ(0, waitpid(pid, &status, WNOHANG));

@@ -7,25 +7,25 @@
  */
 #include "exporters/test_buffer.h"
 
-FIXTURE_VARIANT(odd)
+FIXTURE_VARIANT(buffer)
 {
 	uint32_t flags;
 };
 
-FIXTURE_VARIANT_ADD(odd, system_memory) { .flags = 0 };
-FIXTURE_VARIANT_ADD(odd, io_memory) { .flags = DMABUF_TEST_IOMEM };
+FIXTURE_VARIANT_ADD(buffer, system_memory) { .flags = 0 };
+FIXTURE_VARIANT_ADD(buffer, io_memory) { .flags = DMABUF_TEST_IOMEM };
 
-FIXTURE_SETUP(odd)
+FIXTURE_SETUP(buffer)
 {
 	if (variant->flags & DMABUF_TEST_IOMEM)
 		need("vmap");
-	odd_open(self, variant->flags);
+	buffer_open(self, variant->flags);
 	fill(self->buf.cpu, SIZE, 99);
 }
 
-FIXTURE_TEARDOWN(odd)
+FIXTURE_TEARDOWN(buffer)
 {
-	EXPECT_TRUE(odd_close(self));
+	EXPECT_TRUE(buffer_close(self));
 }
 
 #define ALIGNS 16
@@ -36,7 +36,7 @@ FIXTURE_TEARDOWN(odd)
 static const size_t places[] = { PAGE / 2, 2 * PAGE - 8, 3 * PAGE - 16, 4 * PAGE - 32 };
 
 /* Whether the N bytes at AT have the pattern of SEED, and those around are as they were. */
-static bool only_these(FIXTURE_DATA(odd) *self, const uint8_t *before, size_t at, size_t n,
+static bool only_these(FIXTURE_DATA(buffer) *self, const uint8_t *before, size_t at, size_t n,
 		       uint32_t seed)
 {
 	size_t from = at - AROUND;
@@ -49,7 +49,7 @@ static bool only_these(FIXTURE_DATA(odd) *self, const uint8_t *before, size_t at
  * Copy into the buffer and out of it: by an RDMA write and a read if the buffer is at the
  * far end, by a read and a write if it is at the near end.
  */
-static bool round_trip(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, bool far, size_t at,
+static bool round_trip(FIXTURE_DATA(buffer) *self, struct ibv_mr *mr, bool far, size_t at,
 		       uint32_t n, uint32_t seed)
 {
 	enum ibv_wr_opcode in = far ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
@@ -73,7 +73,7 @@ static bool round_trip(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, bool far, siz
 	       self->host.cpu[mem_at - 1] == 0x5a && self->host.cpu[mem_at + n] == 0x5a;
 }
 
-static bool every_round_trip(FIXTURE_DATA(odd) *self, bool far)
+static bool every_round_trip(FIXTURE_DATA(buffer) *self, bool far)
 {
 	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
 	uint32_t seed = 0;
@@ -82,23 +82,24 @@ static bool every_round_trip(FIXTURE_DATA(odd) *self, bool far)
 		for (int align = 0; align < ALIGNS; align++)
 			for (uint32_t n = 1; n <= LENGTHS; n++)
 				if (!round_trip(self, mr, far, places[p] + align, n, ++seed)) {
-					printf("# %u bytes at %zu\n", n, places[p] + align);
+					printf("# round trip of %u bytes at %zu failed\n", n,
+					       places[p] + align);
 					return false;
 				}
 	return !ibv_dereg_mr(mr);
 }
 
-TEST_F_TIMEOUT(odd, takes_every_alignment_and_length_from_a_peer, 240)
+TEST_F_TIMEOUT(buffer, every_alignment_works_at_the_remote_end, 240)
 {
 	ASSERT_TRUE(every_round_trip(self, true));
 }
 
-TEST_F_TIMEOUT(odd, takes_every_alignment_and_length_at_the_near_end, 240)
+TEST_F_TIMEOUT(buffer, every_alignment_works_at_the_local_end, 240)
 {
 	ASSERT_TRUE(every_round_trip(self, false));
 }
 
-TEST_F(odd, takes_messages_of_many_packets_and_pages)
+TEST_F(buffer, writes_and_reads_cross_packets_and_pages)
 {
 	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
 
@@ -120,7 +121,7 @@ TEST_F(odd, takes_messages_of_many_packets_and_pages)
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
-TEST_F(odd, takes_atomics_at_both_sides_of_a_page_border)
+TEST_F(buffer, atomics_work_beside_a_page_border)
 {
 	struct ibv_mr *mr;
 	uint8_t before[PAGE * 2];
@@ -157,7 +158,7 @@ TEST_F(odd, takes_atomics_at_both_sides_of_a_page_border)
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
-TEST_F(odd, takes_the_result_of_an_atomic)
+TEST_F(buffer, atomic_result_lands_in_the_buffer)
 {
 	struct ibv_mr *mr;
 	struct ibv_mr at_end;

@@ -17,19 +17,19 @@
 
 #define RACE_SECONDS 3
 
-FIXTURE_SETUP(odd)
+FIXTURE_SETUP(buffer)
 {
 	need("vmap");
-	odd_open(self, 0);
+	buffer_open(self, 0);
 }
 
-FIXTURE_TEARDOWN(odd)
+FIXTURE_TEARDOWN(buffer)
 {
-	EXPECT_TRUE(odd_close(self));
+	EXPECT_TRUE(buffer_close(self));
 }
 
 /* Whether SIGBUS kills a process that reads the buffer. */
-static bool no_memory_is_there(FIXTURE_DATA(odd) *self)
+static bool no_memory_is_there(FIXTURE_DATA(buffer) *self)
 {
 	pid_t pid = fork();
 	int status;
@@ -40,7 +40,7 @@ static bool no_memory_is_there(FIXTURE_DATA(odd) *self)
 	return WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS;
 }
 
-TEST_F(odd, moves_between_registrations)
+TEST_F(buffer, buffer_can_move_between_registrations)
 {
 	struct ibv_mr *mr;
 
@@ -57,7 +57,7 @@ TEST_F(odd, moves_between_registrations)
 	ASSERT_EQ(10, query(self->buf.fd).moves);
 }
 
-TEST_F(odd, does_not_move_while_it_is_registered)
+TEST_F(buffer, move_of_a_registered_buffer_is_ebusy)
 {
 	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
 
@@ -75,11 +75,11 @@ TEST_F(odd, does_not_move_while_it_is_registered)
 }
 
 /* A vmap does not hold a buffer of TTM.  It moves when CPU access begins and nothing pins it. */
-TEST_F(odd, that_only_a_pin_holds_is_pinned)
+TEST_F(buffer, reg_pins_the_buffer)
 {
 	struct ibv_mr *mr;
 
-	odd_replace(self, DMABUF_TEST_ONLY_PIN);
+	buffer_replace(self, DMABUF_TEST_ONLY_PIN);
 	fill(self->buf.cpu, SIZE, 1);
 	mr = must(reg(self, ALL_ACCESS));
 	ASSERT_TRUE(rdma_reads(self, mr, 1));
@@ -98,7 +98,7 @@ TEST_F(odd, that_only_a_pin_holds_is_pinned)
 	ASSERT_TRUE(behaves(self));
 }
 
-TEST_F(odd, does_not_move_while_it_is_imported_for_DMA)
+TEST_F(buffer, move_during_a_dma_import_is_ebusy)
 {
 	uint32_t handle;
 
@@ -110,7 +110,7 @@ TEST_F(odd, does_not_move_while_it_is_imported_for_DMA)
 	unimport(self, handle);
 }
 
-TEST_F(odd, that_was_revoked_is_ENODEV)
+TEST_F(buffer, revoked_buffer_is_enodev)
 {
 	struct dmabuf_test_query q;
 	uint32_t handle;
@@ -127,7 +127,7 @@ TEST_F(odd, that_was_revoked_is_ENODEV)
 	ASSERT_EQ(ENODEV, reg_errno(self, ALL_ACCESS));
 }
 
-TEST_F(odd, that_is_revoked_while_imported_for_DMA_stays_so_long)
+TEST_F(buffer, revoked_memory_stays_until_the_import_ends)
 {
 	uint32_t handle;
 
@@ -139,7 +139,7 @@ TEST_F(odd, that_is_revoked_while_imported_for_DMA_stays_so_long)
 	ASSERT_EQ(0, query(self->buf.fd).pages);
 }
 
-TEST_F(odd, that_is_revoked_in_a_move_is_gone_after_it)
+TEST_F(buffer, revoke_during_a_move_takes_effect_after_it)
 {
 	ASSERT_EQ(0, move(self->buf.fd, 300));
 	ASSERT_EQ(EBUSY, move(self->buf.fd, 0));
@@ -156,7 +156,7 @@ struct race {
 	atomic_bool over;
 	int fd;
 	uint64_t random;
-	atomic_long moved, busy, odd;
+	atomic_long moved, busy, unexpected;
 };
 
 /* Delays below 4 ms, so that there are many rounds. */
@@ -177,7 +177,7 @@ static void *mover(void *arg)
 		else if (!err)
 			r->moved++;
 		else
-			r->odd++;
+			r->unexpected++;
 		short_sleep(r);
 	}
 	return NULL;
@@ -201,7 +201,7 @@ static void start(pthread_t *thread, struct race *r, void *(*what)(void *), int 
 {
 	*r = (struct race){ .fd = fd, .random = seed };
 	if (pthread_create(thread, NULL, what, r))
-		fail_case("thread");
+		fail_case("start a thread");
 }
 
 static void stop(pthread_t thread, struct race *r)
@@ -210,7 +210,7 @@ static void stop(pthread_t thread, struct race *r)
 	pthread_join(thread, NULL);
 }
 
-TEST_F_TIMEOUT(odd, that_moves_all_the_time_keeps_its_bytes, 60)
+TEST_F_TIMEOUT(buffer, reg_and_dereg_during_moves_keep_the_bytes, 60)
 {
 	pthread_t thread;
 	long rounds = 0;
@@ -230,14 +230,14 @@ TEST_F_TIMEOUT(odd, that_moves_all_the_time_keeps_its_bytes, 60)
 	}
 	stop(thread, &r);
 	TH_LOG("%ld rounds, %ld moves, %ld refused", rounds, r.moved, r.busy);
-	ASSERT_EQ(0, r.odd);
+	ASSERT_EQ(0, r.unexpected);
 	ASSERT_EQ(r.moved, query(self->buf.fd).moves);
 	/* The last move may still be under way. */
 	signal_fences(self->buf.fd);
 	ASSERT_TRUE(behaves(self));
 }
 
-TEST_F_TIMEOUT(odd, whose_mood_changes_all_the_time_fails_or_works, 60)
+TEST_F_TIMEOUT(buffer, reg_from_a_flaky_exporter_fails_or_works, 60)
 {
 	long ok = 0, failed = 0;
 	pthread_t thread;
@@ -249,7 +249,9 @@ TEST_F_TIMEOUT(odd, whose_mood_changes_all_the_time_fails_or_works, 60)
 		struct ibv_mr *mr = reg(self, ALL_ACCESS);
 
 		if (!mr) {
-			ASSERT_TRUE(errno == ENOMEM || errno == EIO) { TH_LOG("%m"); }
+			ASSERT_TRUE(errno == ENOMEM || errno == EIO) {
+				TH_LOG("reg failed with %m, not ENOMEM or EIO");
+			}
 			failed++;
 			continue;
 		}
@@ -274,7 +276,7 @@ static void *revoker(void *arg)
 }
 
 /* Register until that fails with ENODEV; how often it succeeded, or -1. */
-static int reg_until_revoked(FIXTURE_DATA(odd) *self)
+static int reg_until_revoked(FIXTURE_DATA(buffer) *self)
 {
 	for (int ok = 0; ; ok++) {
 		struct ibv_mr *mr = reg(self, ALL_ACCESS);
@@ -291,7 +293,7 @@ static int reg_until_revoked(FIXTURE_DATA(odd) *self)
 	}
 }
 
-TEST_F_TIMEOUT(odd, that_is_revoked_at_any_time_is_whole_or_ENODEV, 60)
+TEST_F_TIMEOUT(buffer, reg_racing_with_revoke_works_or_is_enodev, 60)
 {
 	uint64_t seed = random_seed();
 	long buffers = 0, ok = 0;
@@ -302,7 +304,7 @@ TEST_F_TIMEOUT(odd, that_is_revoked_at_any_time_is_whole_or_ENODEV, 60)
 	for (end = now() + RACE_SECONDS; now() < end || !ok; buffers++) {
 		int n;
 
-		odd_replace(self, buffers % 2 ? DMABUF_TEST_IOMEM : 0);
+		buffer_replace(self, buffers % 2 ? DMABUF_TEST_IOMEM : 0);
 		start(&thread, &r, revoker, self->buf.fd, random_begin(seed, buffers));
 		n = reg_until_revoked(self);
 		stop(thread, &r);

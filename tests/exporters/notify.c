@@ -14,18 +14,18 @@
 
 #define RACE_SECONDS 3
 
-FIXTURE_SETUP(odd)
+FIXTURE_SETUP(buffer)
 {
 	need("follows-moves");
-	odd_open(self, 0);
+	buffer_open(self, 0);
 }
 
-FIXTURE_TEARDOWN(odd)
+FIXTURE_TEARDOWN(buffer)
 {
-	EXPECT_TRUE(odd_close(self));
+	EXPECT_TRUE(buffer_close(self));
 }
 
-TEST_F(odd, is_not_held_by_a_region)
+TEST_F(buffer, mr_does_not_pin_the_buffer)
 {
 	struct ibv_mr *mr = must(reg(self, RWA));
 
@@ -37,7 +37,7 @@ TEST_F(odd, is_not_held_by_a_region)
 	ASSERT_EQ(0, query(self->buf.fd).attachments);
 }
 
-static void is_followed(struct __test_metadata *_metadata, FIXTURE_DATA(odd) *self,
+static void is_followed(struct __test_metadata *_metadata, FIXTURE_DATA(buffer) *self,
 			struct ibv_mr *mr)
 {
 	for (int i = 0; i < 10; i++) {
@@ -50,19 +50,19 @@ static void is_followed(struct __test_metadata *_metadata, FIXTURE_DATA(odd) *se
 	mr_close(mr);
 }
 
-TEST_F(odd, is_followed_when_it_moves)
+TEST_F(buffer, mr_follows_moves)
 {
 	is_followed(_metadata, self, must(reg(self, RWA)));
 }
 
 /* Upstream's verb has an op of its own in the driver. */
-TEST_F(odd, is_followed_by_a_region_of_ibv_reg_dmabuf_mr)
+TEST_F(buffer, mr_of_ibv_reg_dmabuf_mr_follows_moves)
 {
 	is_followed(_metadata, self, must(reg_dmabuf(self, RWA)));
 }
 
 /* The pages have their bytes when the fence of the move has signaled, and not before. */
-TEST_F(odd, is_not_read_before_its_move_is_done)
+TEST_F(buffer, read_waits_for_the_end_of_a_move)
 {
 	struct ibv_mr *mr = must(reg(self, RWA));
 
@@ -72,7 +72,8 @@ TEST_F(odd, is_not_read_before_its_move_is_done)
 	mr_close(mr);
 }
 
-static void is_lost(struct __test_metadata *_metadata, FIXTURE_DATA(odd) *self, struct ibv_mr *mr)
+static void is_lost(struct __test_metadata *_metadata, FIXTURE_DATA(buffer) *self,
+		    struct ibv_mr *mr)
 {
 	ASSERT_TRUE(rdma_write(self, mr, 1));
 	take_memory(self->buf.fd);
@@ -81,12 +82,12 @@ static void is_lost(struct __test_metadata *_metadata, FIXTURE_DATA(odd) *self, 
 	mr_close(mr);
 }
 
-TEST_F(odd, that_has_no_memory_any_more_cannot_be_reached)
+TEST_F(buffer, mr_loses_a_revoked_buffer)
 {
 	is_lost(_metadata, self, must(reg(self, RWA)));
 }
 
-TEST_F(odd, that_has_no_memory_any_more_cannot_be_reached_by_ibv_reg_dmabuf_mr)
+TEST_F(buffer, mr_of_ibv_reg_dmabuf_mr_loses_a_revoked_buffer)
 {
 	is_lost(_metadata, self, must(reg_dmabuf(self, RWA)));
 }
@@ -95,7 +96,7 @@ struct mover {
 	atomic_bool over;
 	int fd;
 	uint64_t random;
-	long moved, odd;
+	long moved, unexpected;
 };
 
 static void *keep_moving(void *arg)
@@ -106,13 +107,13 @@ static void *keep_moving(void *arg)
 		int err = move(m->fd, random_below(&m->random, 3) ? 0 : 10);
 
 		m->moved += !err;
-		m->odd += err && err != EBUSY; /* EBUSY: the last move is not done */
+		m->unexpected += err && err != EBUSY; /* EBUSY: the last move is not done */
 		usleep(random_below(&m->random, 20000));
 	}
 	return NULL;
 }
 
-TEST_F_TIMEOUT(odd, keeps_its_bytes_if_it_moves_under_traffic, 60)
+TEST_F_TIMEOUT(buffer, moves_during_traffic_keep_the_bytes, 60)
 {
 	struct mover m = { .fd = self->buf.fd, .random = random_begin(random_seed(), 0) };
 	struct ibv_mr *mr = must(reg(self, RWA));
@@ -128,7 +129,7 @@ TEST_F_TIMEOUT(odd, keeps_its_bytes_if_it_moves_under_traffic, 60)
 	pthread_join(thread, NULL);
 	TH_LOG("%ld rounds, %ld moves", rounds, m.moved);
 	ASSERT_LT(0, m.moved);
-	ASSERT_EQ(0, m.odd);
+	ASSERT_EQ(0, m.unexpected);
 	signal_fences(self->buf.fd);
 	ASSERT_TRUE(rdma_reads(self, mr, rounds - 1));
 	ASSERT_TRUE(filled(self->buf.cpu, SIZE, rounds - 1, "buffer"));

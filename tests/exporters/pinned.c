@@ -13,19 +13,19 @@
 
 static const int errors[] = { ENOMEM, ENOSPC, EBUSY, EIO, EINVAL, ENODEV };
 
-FIXTURE_SETUP(odd)
+FIXTURE_SETUP(buffer)
 {
 	need("gives-back");
-	odd_open(self, 0);
+	buffer_open(self, 0);
 }
 
-FIXTURE_TEARDOWN(odd)
+FIXTURE_TEARDOWN(buffer)
 {
-	EXPECT_TRUE(odd_close(self));
+	EXPECT_TRUE(buffer_close(self));
 }
 
 /* Whether one MR has the buffer and pins it, if N is 1. */
-static bool pinned(FIXTURE_DATA(odd) *self, int n)
+static bool pinned(FIXTURE_DATA(buffer) *self, int n)
 {
 	struct dmabuf_test_query q = query(self->buf.fd);
 	bool cpu = device_can("vmap");
@@ -33,20 +33,20 @@ static bool pinned(FIXTURE_DATA(odd) *self, int n)
 	if (q.attachments == n && q.pins == n && q.maps == (cpu ? 0 : n) &&
 	    q.vmaps == (cpu ? n : 0) && q.brackets == (cpu ? n : 0))
 		return true;
-	printf("# %u attachments, %u maps, %u pins, %u vmaps, %u brackets\n", q.attachments,
-	       q.maps, q.pins, q.vmaps, q.brackets);
+	printf("# %d MRs hold %u attachments, %u maps, %u pins, %u vmaps, %u brackets\n", n,
+	       q.attachments, q.maps, q.pins, q.vmaps, q.brackets);
 	return false;
 }
 
 /* Whether the memory is back at the exporter; the MR is attached until its dereg. */
-static bool given_back(FIXTURE_DATA(odd) *self)
+static bool given_back(FIXTURE_DATA(buffer) *self)
 {
 	struct dmabuf_test_query q = query(self->buf.fd);
 
 	return !q.pages && !q.maps && !q.vmaps && !q.pins;
 }
 
-static bool is_refused(FIXTURE_DATA(odd) *self, uint32_t rkey)
+static bool is_refused(FIXTURE_DATA(buffer) *self, uint32_t rkey)
 {
 	enum ibv_wc_status status = rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->host_mr,
 					    self->host.iova, SIZE, IOVA, rkey);
@@ -55,7 +55,7 @@ static bool is_refused(FIXTURE_DATA(odd) *self, uint32_t rkey)
 	return status == IBV_WC_REM_ACCESS_ERR;
 }
 
-static bool is_at(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, uint8_t *at)
+static bool is_at(FIXTURE_DATA(buffer) *self, struct ibv_mr *mr, uint8_t *at)
 {
 	static uint32_t seed = 1000;
 
@@ -64,7 +64,8 @@ static bool is_at(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, uint8_t *at)
 	       rdma_reads(self, mr, seed);
 }
 
-static void is_held(struct __test_metadata *_metadata, FIXTURE_DATA(odd) *self, struct ibv_mr *mr)
+static void is_held(struct __test_metadata *_metadata, FIXTURE_DATA(buffer) *self,
+		    struct ibv_mr *mr)
 {
 	ASSERT_TRUE(pinned(self, 1));
 	ASSERT_TRUE(is_at(self, mr, self->buf.cpu));
@@ -75,18 +76,18 @@ static void is_held(struct __test_metadata *_metadata, FIXTURE_DATA(odd) *self, 
 	ASSERT_EQ(0, move(self->buf.fd, 0));
 }
 
-TEST_F(odd, is_held_by_a_region)
+TEST_F(buffer, mr_pins_the_buffer)
 {
 	is_held(_metadata, self, must(reg(self, RWA)));
 }
 
 /* Upstream's verb pins here too: the device has no page faults by which to follow a move. */
-TEST_F(odd, is_held_by_a_region_of_ibv_reg_dmabuf_mr)
+TEST_F(buffer, mr_of_ibv_reg_dmabuf_mr_pins_the_buffer)
 {
 	is_held(_metadata, self, must(reg_dmabuf(self, RWA)));
 }
 
-TEST_F(odd, that_fails_gives_its_errno)
+TEST_F(buffer, reg_returns_the_errno_of_the_exporter)
 {
 	const enum dmabuf_test_op ops[] = {
 		DMABUF_TEST_ATTACH, device_can("vmap") ? DMABUF_TEST_VMAP : DMABUF_TEST_MAP,
@@ -110,7 +111,8 @@ TEST_F(odd, that_fails_gives_its_errno)
 #define OTHERS 20
 
 /* The registrations that follow would find the key, if it were free. */
-static void is_lost(struct __test_metadata *_metadata, FIXTURE_DATA(odd) *self, struct ibv_mr *mr)
+static void is_lost(struct __test_metadata *_metadata, FIXTURE_DATA(buffer) *self,
+		    struct ibv_mr *mr)
 {
 	struct ibv_mr *other[OTHERS];
 
@@ -128,17 +130,17 @@ static void is_lost(struct __test_metadata *_metadata, FIXTURE_DATA(odd) *self, 
 	mr_close(mr);
 }
 
-TEST_F(odd, that_is_taken_back_gives_no_access_and_keeps_its_key)
+TEST_F(buffer, revoked_mr_gives_no_access_and_keeps_its_key)
 {
 	is_lost(_metadata, self, must(reg(self, RWA)));
 }
 
-TEST_F(odd, that_is_taken_back_from_ibv_reg_dmabuf_mr_gives_no_access_and_keeps_its_key)
+TEST_F(buffer, revoked_mr_of_ibv_reg_dmabuf_mr_keeps_its_key)
 {
 	is_lost(_metadata, self, must(reg_dmabuf(self, RWA)));
 }
 
-TEST_F(odd, that_is_taken_back_can_be_left)
+TEST_F(buffer, rereg_leaves_a_revoked_buffer)
 {
 	struct ibv_mr *mr = must(reg(self, RWA));
 
@@ -160,7 +162,7 @@ TEST_F(odd, that_is_taken_back_can_be_left)
 }
 
 struct writer {
-	FIXTURE_DATA(odd) *self;
+	FIXTURE_DATA(buffer) *self;
 	struct ibv_mr *mr;
 	atomic_long written;	/* messages */
 };
@@ -168,7 +170,7 @@ struct writer {
 static void *write_on(void *arg)
 {
 	struct writer *w = arg;
-	FIXTURE_DATA(odd) *self = w->self;
+	FIXTURE_DATA(buffer) *self = w->self;
 
 	while (!rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->host_mr, self->host.iova, SIZE, IOVA,
 			w->mr->rkey))
@@ -183,7 +185,7 @@ static void *write_on(void *arg)
  * last (all of them, as a driver that did not revoke the key has shown), and clears them.
  * Memory of a process would not get them, because it is movable and these pages are not.
  */
-TEST_F(odd, may_be_taken_back_amid_traffic)
+TEST_F(buffer, revoke_during_traffic_stops_it)
 {
 	fill(self->host.cpu, SIZE, 5);
 	for (int i = 0; i < 10; i++) {
@@ -204,7 +206,7 @@ TEST_F(odd, may_be_taken_back_amid_traffic)
 		pair_connect(&self->pair, IBV_MTU_1024);
 		ASSERT_TRUE(is_refused(self, w.mr->rkey));
 		mr_close(w.mr);
-		odd_replace(self, 0);
+		buffer_replace(self, 0);
 	}
 }
 
@@ -218,7 +220,7 @@ static void *take_back(void *fd)
  * The exporter takes the memory while the MR ends.  The key goes to the next MR, which must
  * not feel the call of the exporter.
  */
-TEST_F_TIMEOUT(odd, may_be_taken_back_while_its_region_ends, 120)
+TEST_F_TIMEOUT(buffer, revoke_racing_with_dereg_spares_the_next_mr, 120)
 {
 	int same = 0;
 
@@ -235,7 +237,7 @@ TEST_F_TIMEOUT(odd, may_be_taken_back_while_its_region_ends, 120)
 		ASSERT_EQ(0, pthread_join(thread, NULL));
 		ASSERT_TRUE(is_at(self, next, self->vgem.cpu));
 		mr_close(next);
-		odd_replace(self, 0);
+		buffer_replace(self, 0);
 	}
 	TH_LOG("%d of %d keys went to the next MR", same, RACES);
 	if (!device_can("new-keys"))

@@ -14,32 +14,32 @@
 #define FOREVER DMABUF_TEST_MAX_DELAY
 #define RACE_SECONDS 3
 
-FIXTURE_SETUP(odd)
+FIXTURE_SETUP(buffer)
 {
 	need("vmap");
-	odd_open(self, 0);
+	buffer_open(self, 0);
 }
 
-FIXTURE_TEARDOWN(odd)
+FIXTURE_TEARDOWN(buffer)
 {
-	EXPECT_TRUE(odd_close(self));
+	EXPECT_TRUE(buffer_close(self));
 }
 
 /* An MR of the good buffer. */
-static struct ibv_mr *reg_good(FIXTURE_DATA(odd) *self)
+static struct ibv_mr *reg_good(FIXTURE_DATA(buffer) *self)
 {
 	return must(ibv_reg_mr_fd_iova(self->pair.pd, 0, SIZE, IOVA, IBV_MR_FD_TYPE_DMABUF,
 				       self->vgem.fd, ALL_ACCESS));
 }
 
-static int rereg(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, int fd)
+static int rereg(FIXTURE_DATA(buffer) *self, struct ibv_mr *mr, int fd)
 {
 	return ibv_rereg_mr_fd_iova(mr, TRANS, NULL, 0, SIZE, IOVA,
 				    IBV_MR_FD_TYPE_DMABUF, fd, 0);
 }
 
 /* Whether RDMA writes to AT, and reads from there. */
-static bool is_at(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, uint8_t *at)
+static bool is_at(FIXTURE_DATA(buffer) *self, struct ibv_mr *mr, uint8_t *at)
 {
 	static uint32_t seed = 1000;
 
@@ -48,29 +48,29 @@ static bool is_at(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, uint8_t *at)
 	       rdma_reads(self, mr, seed);
 }
 
-/* Whether a rereg to the odd buffer fails with this errno, and changes nothing. */
-static bool fails(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, int expected)
+/* Whether a rereg to the test exporter's buffer fails with this errno, and changes nothing. */
+static bool fails(FIXTURE_DATA(buffer) *self, struct ibv_mr *mr, int expected)
 {
 	uint32_t lkey = mr->lkey, rkey = mr->rkey;
 	int ret = rereg(self, mr, self->buf.fd), err = errno;
 
 	if (ret != IBV_REREG_MR_ERR_INPUT || err != expected) {
-		printf("# returned %d, errno %d and not %d\n", ret, err, expected);
+		printf("# rereg returned %d with errno %d, not %d\n", ret, err, expected);
 		return false;
 	}
 	return mr->lkey == lkey && mr->rkey == rkey && mr->length == SIZE &&
 	       at_rest(self->buf.fd) && is_at(self, mr, self->vgem.cpu);
 }
 
-/* Whether a rereg to the odd buffer succeeds, and one back. */
-static bool goes_there_and_back(FIXTURE_DATA(odd) *self, struct ibv_mr *mr)
+/* Whether a rereg to the test exporter's buffer succeeds, and one back. */
+static bool goes_there_and_back(FIXTURE_DATA(buffer) *self, struct ibv_mr *mr)
 {
 	return !rereg(self, mr, self->buf.fd) && held(self->buf.fd, 1, 0) &&
 	       is_at(self, mr, self->buf.cpu) && !rereg(self, mr, self->vgem.fd) &&
 	       at_rest(self->buf.fd) && is_at(self, mr, self->vgem.cpu);
 }
 
-TEST_F(odd, that_fails_leaves_the_region_where_it_was)
+TEST_F(buffer, failed_rereg_leaves_the_mr_in_place)
 {
 	static const int errors[] = { ENOMEM, EIO, EBUSY, EINVAL };
 	struct ibv_mr *mr = reg_good(self);
@@ -87,16 +87,16 @@ TEST_F(odd, that_fails_leaves_the_region_where_it_was)
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
-TEST_F(odd, without_vmap_leaves_the_region_where_it_was)
+TEST_F(buffer, rereg_to_a_buffer_without_vmap_is_enxio)
 {
 	struct ibv_mr *mr = reg_good(self);
 
-	odd_replace(self, DMABUF_TEST_NO_VMAP);
+	buffer_replace(self, DMABUF_TEST_NO_VMAP);
 	ASSERT_TRUE(fails(self, mr, ENXIO));
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
-TEST_F(odd, that_was_revoked_leaves_the_region_where_it_was)
+TEST_F(buffer, rereg_to_a_revoked_buffer_is_enodev)
 {
 	struct ibv_mr *mr = reg_good(self);
 
@@ -105,11 +105,11 @@ TEST_F(odd, that_was_revoked_leaves_the_region_where_it_was)
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
-TEST_F(odd, of_io_memory_is_as_good_as_any)
+TEST_F(buffer, rereg_to_io_memory_and_back_works)
 {
 	struct ibv_mr *mr = reg_good(self);
 
-	odd_replace(self, DMABUF_TEST_IOMEM);
+	buffer_replace(self, DMABUF_TEST_IOMEM);
 	ASSERT_TRUE(goes_there_and_back(self, mr));
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
@@ -118,7 +118,7 @@ static void nothing(int signal)
 {
 }
 
-TEST_F(odd, that_is_waited_for_may_be_interrupted)
+TEST_F(buffer, signal_during_rereg_is_eintr)
 {
 	struct sigaction act = { .sa_handler = nothing };
 	struct itimerval in = { .it_value.tv_usec = 200000 };
@@ -138,7 +138,7 @@ TEST_F(odd, that_is_waited_for_may_be_interrupted)
 }
 
 struct job {
-	FIXTURE_DATA(odd) *self;
+	FIXTURE_DATA(buffer) *self;
 	struct ibv_mr *mr;
 };
 
@@ -149,7 +149,7 @@ static void *rereg_thread(void *arg)
 	return (void *)(long)rereg(job->self, job->mr, job->self->buf.fd);
 }
 
-TEST_F(odd, that_is_waited_for_does_not_hold_up_the_region)
+TEST_F(buffer, mr_works_while_rereg_waits)
 {
 	struct job job = { self, reg_good(self) };
 	pthread_t thread;
@@ -167,7 +167,7 @@ TEST_F(odd, that_is_waited_for_does_not_hold_up_the_region)
 	ASSERT_EQ(0, ibv_dereg_mr(job.mr));
 }
 
-TEST_F(odd, may_move_as_soon_as_the_region_has_left)
+TEST_F(buffer, buffer_can_move_after_rereg_away)
 {
 	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
 
@@ -181,7 +181,7 @@ TEST_F(odd, may_move_as_soon_as_the_region_has_left)
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
-TEST_F(odd, that_is_revoked_can_be_left_but_not_come_back_to)
+TEST_F(buffer, mr_can_leave_a_revoked_buffer_but_not_return)
 {
 	struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
 
@@ -214,7 +214,7 @@ static void *mover(void *fd)
 	return NULL;
 }
 
-TEST_F_TIMEOUT(odd, that_moves_all_the_time_keeps_its_bytes, 60)
+TEST_F_TIMEOUT(buffer, rereg_during_moves_keeps_the_bytes, 60)
 {
 	struct ibv_mr *mr = reg_good(self);
 	double end = now() + RACE_SECONDS;

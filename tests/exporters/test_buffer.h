@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The fixture odd: a buffer of the test exporter (see lib/test_exporter.h), ordinary
+ * The fixture buffer: a buffer of the test exporter (see lib/test_exporter.h), ordinary
  * memory at the other end, and a vgem card, which is an importer that does DMA.
  *
  * When a case ends, importers must hold nothing of the buffer; when the buffer is
@@ -25,7 +25,7 @@
  */
 #define AT_LEAST(ms) ((ms) * 3 / 4)
 
-FIXTURE(odd)
+FIXTURE(buffer)
 {
 	struct ibv_context *ctx;
 	struct pair pair;
@@ -35,7 +35,7 @@ FIXTURE(odd)
 	struct memory vgem;
 };
 
-static inline void odd_open(FIXTURE_DATA(odd) *self, uint32_t flags)
+static inline void buffer_open(FIXTURE_DATA(buffer) *self, uint32_t flags)
 {
 	self->ctx = device_open();
 	pair_open(&self->pair, self->ctx, NULL);
@@ -45,7 +45,7 @@ static inline void odd_open(FIXTURE_DATA(odd) *self, uint32_t flags)
 	self->host_mr = memory_reg(&self->host, self->pair.pd, ALL_ACCESS);
 }
 
-static inline bool odd_close(FIXTURE_DATA(odd) *self)
+static inline bool buffer_close(FIXTURE_DATA(buffer) *self)
 {
 	bool rest = !self->buf.size || at_rest(self->buf.fd);
 
@@ -59,14 +59,14 @@ static inline bool odd_close(FIXTURE_DATA(odd) *self)
 }
 
 /* Replace the buffer by another one. */
-static inline void odd_replace(FIXTURE_DATA(odd) *self, uint32_t flags)
+static inline void buffer_replace(FIXTURE_DATA(buffer) *self, uint32_t flags)
 {
 	memory_close(&self->buf);
 	test_exporter_open(&self->buf, SIZE, flags);
 }
 
 /* NULL and errno if the registration fails. */
-static inline struct ibv_mr *reg(FIXTURE_DATA(odd) *self, int access)
+static inline struct ibv_mr *reg(FIXTURE_DATA(buffer) *self, int access)
 {
 	need("reg_mr_fd");
 	return ibv_reg_mr_fd_iova(self->pair.pd, 0, SIZE, IOVA, IBV_MR_FD_TYPE_DMABUF,
@@ -74,13 +74,13 @@ static inline struct ibv_mr *reg(FIXTURE_DATA(odd) *self, int access)
 }
 
 /* The same by upstream's verb. */
-static inline struct ibv_mr *reg_dmabuf(FIXTURE_DATA(odd) *self, int access)
+static inline struct ibv_mr *reg_dmabuf(FIXTURE_DATA(buffer) *self, int access)
 {
 	return ibv_reg_dmabuf_mr(self->pair.pd, 0, SIZE, IOVA, self->buf.fd, access);
 }
 
 /* The errno of a registration; one that succeeds is undone. */
-static inline int reg_errno(FIXTURE_DATA(odd) *self, int access)
+static inline int reg_errno(FIXTURE_DATA(buffer) *self, int access)
 {
 	struct ibv_mr *mr = reg(self, access);
 
@@ -90,14 +90,14 @@ static inline int reg_errno(FIXTURE_DATA(odd) *self, int access)
 	return 0;
 }
 
-static inline bool rdma_write(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, uint32_t seed)
+static inline bool rdma_write(FIXTURE_DATA(buffer) *self, struct ibv_mr *mr, uint32_t seed)
 {
 	fill(self->host.cpu, SIZE, seed);
 	return !rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->host_mr, self->host.iova, SIZE,
 			IOVA, mr->rkey);
 }
 
-static inline bool rdma_reads(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, uint32_t seed)
+static inline bool rdma_reads(FIXTURE_DATA(buffer) *self, struct ibv_mr *mr, uint32_t seed)
 {
 	memset(self->host.cpu, 0, SIZE);
 	return !rdma_op(&self->pair, IBV_WR_RDMA_READ, self->host_mr, self->host.iova, SIZE,
@@ -105,7 +105,7 @@ static inline bool rdma_reads(FIXTURE_DATA(odd) *self, struct ibv_mr *mr, uint32
 }
 
 /* Whether the buffer can be registered, written and read like any other. */
-static inline bool behaves(FIXTURE_DATA(odd) *self)
+static inline bool behaves(FIXTURE_DATA(buffer) *self)
 {
 	struct ibv_mr *mr = reg(self, ALL_ACCESS);
 	bool ok = mr && held(self->buf.fd, 1, 0) && rdma_write(self, mr, 4711) &&
@@ -119,12 +119,12 @@ static inline bool behaves(FIXTURE_DATA(odd) *self)
  * Import for DMA: vgem attaches its device to a foreign buffer, and maps it for as
  * long as it has the handle.  0 or an errno.
  */
-static inline int import(FIXTURE_DATA(odd) *self, uint32_t *handle)
+static inline int import(FIXTURE_DATA(buffer) *self, uint32_t *handle)
 {
 	return drmPrimeFDToHandle(self->vgem.drm_fd, self->buf.fd, handle) ? errno : 0;
 }
 
-static inline void unimport(FIXTURE_DATA(odd) *self, uint32_t handle)
+static inline void unimport(FIXTURE_DATA(buffer) *self, uint32_t handle)
 {
 	if (drmCloseBufferHandle(self->vgem.drm_fd, handle))
 		fail_case("close a handle of vgem");

@@ -17,7 +17,7 @@ from mrfd.devices import CONNECTX, CONNECTX_PINNED  # noqa: E402
 PROGRAM = "exporters/gpu"
 # It writes 64 pages of the pattern of seed 1 by RDMA into a buffer that stays in VRAM, and
 # nothing else into that buffer.
-CASE = "gpu.that_must_stay_in_VRAM_needs_peer_to_peer"
+CASE = "gpu.vram_only_buffer_needs_p2p"
 PAGE, SIZE, SEED = 4096, 64 * 4096, 1
 
 
