@@ -127,7 +127,7 @@ static enum ibv_wc_status use(struct env *env, uint32_t rkey, uint64_t addr)
 	if (status)
 		pair_connect(pair, IBV_MTU_1024);
 	else if (!filled(env->local.cpu, N, seed, "written and read"))
-		fail_case("a region has lost its bytes");
+		fail_case("RDMA read returned other bytes than were written");
 	return status;
 }
 
@@ -137,7 +137,8 @@ static void check_use(struct env *env, uint32_t rkey, uint64_t addr, enum ibv_wc
 
 	errno = 0;
 	if (status != expected)
-		fail_case("the use of a region: %s", ibv_wc_status_str(status));
+		fail_case("RDMA to the MR ended with %s, not %s", ibv_wc_status_str(status),
+			  ibv_wc_status_str(expected));
 }
 
 /* After each call that ended without a DM: no page is missing, no fd and no dma-buf is left. */
@@ -145,17 +146,17 @@ static void check_all_back(struct env *env, int dmabufs)
 {
 	struct dm all;
 
-	must_succeed(dm_try_open(&all, env->ctx, dm_max(env->ctx)), "all device memory");
+	must_succeed(dm_try_open(&all, env->ctx, dm_max(env->ctx)), "alloc of all device memory");
 	dm_close(&all);
 	if (fd_left(env))
-		fail_case("an fd is left");
+		fail_case("an fd is left open");
 	if (dmabuf_count() != dmabufs)
-		fail_case("%d dma-bufs and not %d", dmabuf_count(), dmabufs);
+		fail_case("%d dma-bufs exist, not %d", dmabuf_count(), dmabufs);
 }
 
 /* --- The sweeps */
 
-TEST_F_TIMEOUT(dm_fault, allocation_of_device_memory, 120)
+TEST_F_TIMEOUT(dm_fault, failed_alloc_leaves_nothing, 120)
 {
 	struct env *env = &self->env;
 	int dmabufs = dmabuf_count();
@@ -175,7 +176,7 @@ TEST_F_TIMEOUT(dm_fault, allocation_of_device_memory, 120)
 	sweep_end(&s, "ALLOC_DM", "", "");
 }
 
-TEST_F_TIMEOUT(dm_fault, free_of_device_memory_does_not_fail, 120)
+TEST_F_TIMEOUT(dm_fault, free_succeeds_despite_faults, 120)
 {
 	struct env *env = &self->env;
 	int dmabufs = dmabuf_count(), fd = env->ctx->cmd_fd;
@@ -189,15 +190,15 @@ TEST_F_TIMEOUT(dm_fault, free_of_device_memory_does_not_fail, 120)
 		err = dm_call_free(fd, dm);
 		fail_end(&s, err);
 		if (err == ENOMEM)
-			fail_case("a free fails at %u", s.n);
+			fail_case("free of a DM failed with ENOMEM at point %u", s.n);
 		if (err)
-			must_succeed(dm_call_free(fd, dm), "free DM after all");
+			must_succeed(dm_call_free(fd, dm), "free DM without a fault");
 		check_all_back(env, dmabufs);
 	}
 	sweep_end(&s, "FREE_DM", "", "");
 }
 
-TEST_F_TIMEOUT(dm_fault, registration_of_device_memory, 120)
+TEST_F_TIMEOUT(dm_fault, failed_reg_leaves_nothing, 120)
 {
 	struct env *env = &self->env;
 	int fd = env->ctx->cmd_fd;
@@ -214,7 +215,8 @@ TEST_F_TIMEOUT(dm_fault, registration_of_device_memory, 120)
 		fail_end(&s, err);
 		if (!err) {
 			check_use(env, keys.rkey, DM_SIZE - 100 - N, IBV_WC_SUCCESS);
-			must_succeed(dm_call_free(fd, dm) == EBUSY ? 0 : EINVAL, "EBUSY");
+			must_succeed(dm_call_free(fd, dm) == EBUSY ? 0 : EINVAL,
+				     "a free that is EBUSY");
 			must_succeed(mr_dereg(fd, BY_IOCTL, keys.handle), "dereg");
 		}
 	}
@@ -227,7 +229,7 @@ TEST_F_TIMEOUT(dm_fault, registration_of_device_memory, 120)
  * It does not fail, but for mlx5, which takes memory for the command that destroys an mkey.  Then
  * the region works, and can be deregistered again.
  */
-TEST_F_TIMEOUT(dm_fault, dereg_of_device_memory, 120)
+TEST_F_TIMEOUT(dm_fault, failed_dereg_leaves_the_mr_working, 120)
 {
 	struct env *env = &self->env;
 	int fd = env->ctx->cmd_fd;
@@ -246,7 +248,7 @@ TEST_F_TIMEOUT(dm_fault, dereg_of_device_memory, 120)
 			err = mr_dereg(fd, e, keys.handle);
 			fail_end(&s, err);
 			if (err == ENOMEM && device_driver_id() != RDMA_DRIVER_MLX5)
-				fail_case("a dereg fails at %u", s.n);
+				fail_case("dereg failed with ENOMEM at point %u", s.n);
 			check_use(env, keys.rkey, 0, err ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
 			if (err)
 				must_succeed(mr_dereg(fd, BY_IOCTL, keys.handle), "dereg");
@@ -256,7 +258,7 @@ TEST_F_TIMEOUT(dm_fault, dereg_of_device_memory, 120)
 	must_succeed(dm_call_free(fd, dm), "free DM");
 }
 
-TEST_F_TIMEOUT(dm_fault, export_of_device_memory, 120)
+TEST_F_TIMEOUT(dm_fault, failed_export_leaves_nothing, 120)
 {
 	struct env *env = &self->env;
 	int cmd_fd = env->ctx->cmd_fd, dmabufs = dmabuf_count();
@@ -277,15 +279,15 @@ TEST_F_TIMEOUT(dm_fault, export_of_device_memory, 120)
 			close(fd);
 		}
 		if (fd_left(env))
-			fail_case("an fd is left at %u", s.n);
+			fail_case("an fd is left open after a fault at point %u", s.n);
 		if (dmabuf_count() != dmabufs)
-			fail_case("a dma-buf is left at %u", s.n);
+			fail_case("a dma-buf is left after a fault at point %u", s.n);
 	}
 	sweep_end(&s, "EXPORT_DMABUF", "", "");
 	must_succeed(dm_call_free(cmd_fd, dm), "free DM");
 }
 
-TEST_F_TIMEOUT(dm_fault, import_of_device_memory, 240)
+TEST_F_TIMEOUT(dm_fault, failed_import_leaves_nothing, 240)
 {
 	struct env *env = &self->env;
 	int cmd_fd = env->ctx->cmd_fd;
@@ -334,14 +336,14 @@ TEST_F_TIMEOUT(dm_fault, free_under_importers_ends_their_access, 240)
 		err = dm_call_free(cmd_fd, dm);
 		fail_end(&s, err);
 		if (err == ENOMEM)
-			fail_case("a free fails at %u", s.n);
+			fail_case("free of a DM failed with ENOMEM at point %u", s.n);
 		for (int i = 0; i < 2; i++)
 			check_use(env, keys[i].rkey, IOVA,
 				  err ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
 		if (err)
-			must_succeed(dm_call_free(cmd_fd, dm), "free DM after all");
+			must_succeed(dm_call_free(cmd_fd, dm), "free DM without a fault");
 		if (dm_import(env, fd, BY_IOCTL, &none) != ENODEV)
-			fail_case("freed memory is imported, or with another errno");
+			fail_case("import of a freed DM did not return ENODEV");
 		for (int i = 0; i < 2; i++)
 			must_succeed(mr_dereg(cmd_fd, BY_IOCTL, keys[i].handle), "dereg");
 		close(fd);
@@ -351,7 +353,7 @@ TEST_F_TIMEOUT(dm_fault, free_under_importers_ends_their_access, 240)
 }
 
 /* The context is another one than the importer's. */
-TEST_F_TIMEOUT(dm_fault, close_of_a_context_with_device_memory_leaves_nothing, 240)
+TEST_F_TIMEOUT(dm_fault, close_of_a_context_with_dms_leaves_nothing, 240)
 {
 	struct env *env = &self->env;
 	int cmd_fd = env->ctx->cmd_fd, dmabufs = dmabuf_count();
@@ -377,7 +379,7 @@ TEST_F_TIMEOUT(dm_fault, close_of_a_context_with_device_memory_leaves_nothing, 2
 		fail_end(&s, 0);
 		check_use(env, keys.rkey, IOVA, IBV_WC_REM_ACCESS_ERR);
 		if (dm_import(env, fd, BY_IOCTL, &none) != ENODEV)
-			fail_case("memory without a context is imported, or with another errno");
+			fail_case("import of a DM of a closed context did not return ENODEV");
 		must_succeed(mr_dereg(cmd_fd, BY_IOCTL, keys.handle), "dereg");
 		close(fd);
 		check_all_back(env, dmabufs);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Every allocation of a kernel user of device memory fails once: of its protection domain and
+ * Every allocation of a ULP with device memory fails once: of its protection domain and
  * queue pairs, of device memory, its regions, its export as a dma-buf, and of an importer of
  * that.  The module does the work in the thread that writes the command (tests/kernel_dm).
  *
@@ -45,7 +45,8 @@ static void check_all_back(world *self)
 {
 	errno = 0;
 	if (mr_count() || dmabuf_count() || !dm_budget_is_whole(self->ctx))
-		fail_case("left: %d MRs, %d dma-bufs", mr_count(), dmabuf_count());
+		fail_case("%d MRs, %d dma-bufs or some device memory are left", mr_count(),
+			  dmabuf_count());
 }
 
 static void sweep_command(world *self, const char *command)
@@ -63,7 +64,7 @@ static void sweep_command(world *self, const char *command)
 	sweep_end(&s, "in the kernel, ", command, "");
 }
 
-TEST_F_TIMEOUT(kernel_dm, set_up, 240)
+TEST_F_TIMEOUT(kernel_dm, failed_open_leaves_nothing, 240)
 {
 	struct sweep s = {};
 	char command[80];
@@ -97,7 +98,7 @@ static void sweep_end_by(world *self, const char *command, const char *again)
 		err = kernel_tries(&self->user, command);
 		fail_end(&s, err);
 		if (err == ENOMEM)
-			fail_case("\"%s\" fails at %u", command, s.n);
+			fail_case("\"%s\" failed with a fault at point %u", command, s.n);
 		if (err)	/* the command could not be copied */
 			kernel_does(&self->user, "%s", command);
 		check_all_back(self);
@@ -105,14 +106,14 @@ static void sweep_end_by(world *self, const char *command, const char *again)
 	sweep_end(&s, "in the kernel, ", command, "");
 }
 
-TEST_F_TIMEOUT(kernel_dm, free_succeeds, 240)
+TEST_F_TIMEOUT(kernel_dm, free_succeeds_despite_faults, 240)
 {
 	kernel_does(&self->user, "open %s", device_name());
 	sweep_end_by(self, "free", NULL);
 }
 
 /* Of mlx5 the queue pairs may fail to end, which has nothing to do with device memory. */
-TEST_F_TIMEOUT(kernel_dm, end_succeeds, 240)
+TEST_F_TIMEOUT(kernel_dm, close_succeeds_despite_faults, 240)
 {
 	char again[80];
 
@@ -122,14 +123,14 @@ TEST_F_TIMEOUT(kernel_dm, end_succeeds, 240)
 	sweep_end_by(self, "close", again);
 }
 
-TEST_F_TIMEOUT(kernel_dm, allocation_and_regions, 240)
+TEST_F_TIMEOUT(kernel_dm, failed_alloc_or_reg_leaves_nothing, 240)
 {
 	kernel_does(&self->user, "open %s", device_name());
 	sweep_command(self, "ring");
 	sweep_command(self, "busy");
 }
 
-TEST_F_TIMEOUT(kernel_dm, free_under_an_importer, 240)
+TEST_F_TIMEOUT(kernel_dm, failed_export_or_import_leaves_nothing, 240)
 {
 	kernel_does(&self->user, "open %s", device_name());
 	sweep_command(self, "importer");

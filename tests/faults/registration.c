@@ -52,25 +52,25 @@ static void sweep_reg(struct env *env, enum kind kind, enum entry e)
 	check_nothing_left(env);
 }
 
-TEST_F_TIMEOUT(fault, registration_of_a_dma_buf, 120)
+TEST_F_TIMEOUT(fault, failed_reg_of_a_dma_buf_leaves_nothing, 120)
 {
 	sweep_reg(&self->env, IN_DMABUF, BY_IOCTL);
 	sweep_reg(&self->env, IN_DMABUF, BY_WRITE);
 }
 
-TEST_F_TIMEOUT(fault, registration_of_a_memfd, 120)
+TEST_F_TIMEOUT(fault, failed_reg_of_a_memfd_leaves_nothing, 120)
 {
 	sweep_reg(&self->env, IN_MEMFD, BY_IOCTL);
 	sweep_reg(&self->env, IN_MEMFD, BY_WRITE);
 }
 
-TEST_F_TIMEOUT(fault, registration_by_address, 120)
+TEST_F_TIMEOUT(fault, failed_reg_by_address_leaves_nothing, 120)
 {
 	sweep_reg(&self->env, IN_HOST, BY_WRITE);
 }
 
 /* Use a new file without a page in it each time; SIZE would take too long. */
-TEST_F_TIMEOUT(fault, registration_of_a_memfd_with_holes, 120)
+TEST_F_TIMEOUT(fault, failed_reg_of_a_sparse_memfd_leaves_nothing, 120)
 {
 	struct env *env = &self->env;
 	struct sweep s = {};
@@ -135,7 +135,8 @@ static void sweep_huge_holes(struct env *env, bool mounted, bool mapped)
 		if (mounted && n)
 			wanted.reserved--;
 		if (!hugepages_are(wanted) || (mounted && hugetlbfs_room() != room - n))
-			fail_case("point %u, with %ld pages in the file", s.n, n);
+			fail_case("fault at point %u, %ld pages in the file: wrong counts",
+				  s.n, n);
 		if (!err && (errno = mr_dereg(env->ctx->cmd_fd, BY_IOCTL, keys.handle)))
 			fail_case("dereg");
 		check_pinned(env, 0);
@@ -143,13 +144,13 @@ static void sweep_huge_holes(struct env *env, bool mounted, bool mapped)
 			munmap(map, 2 * HUGE_PAGE);
 		close(c.fd);
 		if (!hugepages_are(before) || (mounted && hugetlbfs_room() != room))
-			fail_case("point %u, after the file was closed", s.n);
+			fail_case("fault at point %u, file closed: wrong counts", s.n);
 	}
 	sweep_end(&s, entry_name[BY_IOCTL], ", register huge pages of ",
 		  mounted ? "a mount" : mapped ? "a mapping" : "a memfd");
 }
 
-TEST_F_TIMEOUT(fault, registration_of_huge_pages_with_holes, 120)
+TEST_F_TIMEOUT(fault, failed_reg_of_sparse_huge_pages_leaves_nothing, 120)
 {
 	hugepages_make(4);
 	sweep_huge_holes(&self->env, false, false);
@@ -161,7 +162,7 @@ TEST_F_TIMEOUT(fault, registration_of_huge_pages_with_holes, 120)
 	hugepages_make(0);
 }
 
-TEST_F_TIMEOUT(fault, ibv_reg_dmabuf_mr, 120)
+TEST_F_TIMEOUT(fault, failed_ibv_reg_dmabuf_mr_leaves_nothing, 120)
 {
 	struct env *env = &self->env;
 	struct mr mr = { .kind = IN_DMABUF, .access = RWA };
@@ -192,12 +193,12 @@ static void sweep_dereg(struct env *env, enum kind kind, enum entry e)
 		int err;
 
 		if ((errno = mr_reg(env, &mr, BY_IOCTL)))
-			fail_case("reg");
+			fail_case("reg of the MR to dereg");
 		fail_at(s.n);
 		err = mr_dereg(env->ctx->cmd_fd, e, mr.keys.handle);
 		fail_end(&s, err);
 		if (err == ENOMEM)
-			fail_case("dereg fails at %u", s.n);
+			fail_case("dereg failed with ENOMEM at point %u", s.n);
 		if (err) {
 			check_mr(env, &mr);
 			must_dereg(env, &mr);
@@ -208,7 +209,7 @@ static void sweep_dereg(struct env *env, enum kind kind, enum entry e)
 	check_nothing_left(env);
 }
 
-TEST_F_TIMEOUT(fault, dereg_does_not_fail, 120)
+TEST_F_TIMEOUT(fault, dereg_succeeds_despite_faults, 120)
 {
 	for (int kind = 0; kind < NR_KINDS; kind++)
 		for (int e = 0; e < NR_ENTRIES; e++)
@@ -227,11 +228,11 @@ static void raw_fill(struct raw *raw, struct env *env)
 		c.type = fd_type_of(i ? IN_MEMFD : IN_DMABUF);
 		c.fd = env->mem[i ? IN_MEMFD : IN_DMABUF][0].fd;
 		if ((errno = fd_call(raw->fd, BY_IOCTL, &c, &keys)))
-			fail_case("reg");
+			fail_case("reg of %s", i ? "a memfd" : "a dma-buf");
 	}
 	if ((errno = host_reg(raw->fd, c.pd, (uintptr_t)env->mem[IN_HOST][0].cpu, SIZE, 0, RWA,
 			      &keys)))
-		fail_case("reg host");
+		fail_case("reg of host memory");
 }
 
 static void sweep_open(struct env *env, enum entry e)
@@ -252,19 +253,19 @@ static void sweep_open(struct env *env, enum entry e)
 		}
 		check_pinned(env, 0);
 		if (fd_left(env))
-			fail_case("an fd is left at %u", s.n);
+			fail_case("an fd is left open after a fault at point %u", s.n);
 	}
 	sweep_end(&s, entry_name[e], ", open a context", "");
 	check_nothing_left(env);
 }
 
-TEST_F_TIMEOUT(fault, opening_a_context, 120)
+TEST_F_TIMEOUT(fault, failed_open_of_a_context_leaves_nothing, 120)
 {
 	sweep_open(&self->env, BY_IOCTL);
 	sweep_open(&self->env, BY_WRITE);
 }
 
-TEST_F_TIMEOUT(fault, closing_a_context_with_mrs_in_it_leaves_nothing, 120)
+TEST_F_TIMEOUT(fault, close_of_a_context_with_mrs_leaves_nothing, 120)
 {
 	struct env *env = &self->env;
 	struct sweep s = {};
@@ -295,7 +296,7 @@ static bool exit_failing_at(struct env *env, unsigned int n)
 	pid_t pid;
 
 	if (pipe(gate))
-		fail_case("pipe");
+		fail_case("open a pipe");
 	fflush(stdout);
 	pid = fork();
 	if (!pid) {
@@ -316,16 +317,16 @@ static bool exit_failing_at(struct env *env, unsigned int n)
 	snprintf(path, sizeof(path), "/proc/%d/fail-nth", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || write(gate[1], "g", 1) != 1)
-		fail_case("no child");
+		fail_case("start the child");
 	if (waitid(P_PID, pid, &info, WEXITED | WNOWAIT))
-		fail_case("wait");
+		fail_case("wait for the child");
 	if (pread(fd, path, sizeof(path), 0) <= 0)
 		fail_case("read the fail-nth of a zombie");
 	failed = atoi(path) == 0;
 	close(fd);
 	close(gate[1]);
 	if (waitpid(pid, &status, 0) != pid || status)
-		fail_case("the child has status %#x", status);
+		fail_case("the child ended with status %#x, not 0", status);
 	return failed;
 }
 

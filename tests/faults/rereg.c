@@ -56,7 +56,7 @@ static void sweep_rereg(struct env *env, enum kind from, const struct rereg *r)
 		if (!have) {
 			mr = before;
 			if ((errno = mr_reg(env, &mr, BY_IOCTL)))
-				fail_case("reg");
+				fail_case("reg of the MR to rereg");
 		}
 		fail_at(s.n);
 		err = rereg_call(env, r, &mr, &keys);
@@ -81,7 +81,7 @@ static void sweep_reregs(struct env *env, const struct rereg *r, int n)
 			sweep_rereg(env, from, r);
 }
 
-TEST_F_TIMEOUT(rereg_fault, rereg_to_a_dma_buf, 240)
+TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_a_dma_buf_changes_nothing, 240)
 {
 	static const struct rereg r[] = {
 		{ "ioctl(), to a dma-buf,", TRANS, IN_DMABUF, BY_IOCTL },
@@ -91,7 +91,7 @@ TEST_F_TIMEOUT(rereg_fault, rereg_to_a_dma_buf, 240)
 	sweep_reregs(&self->env, r, 2);
 }
 
-TEST_F_TIMEOUT(rereg_fault, rereg_to_a_memfd, 240)
+TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_a_memfd_changes_nothing, 240)
 {
 	static const struct rereg r[] = {
 		{ "ioctl(), to a memfd,", TRANS, IN_MEMFD, BY_IOCTL },
@@ -101,14 +101,14 @@ TEST_F_TIMEOUT(rereg_fault, rereg_to_a_memfd, 240)
 	sweep_reregs(&self->env, r, 2);
 }
 
-TEST_F_TIMEOUT(rereg_fault, rereg_to_host_memory, 240)
+TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_host_memory_changes_nothing, 240)
 {
 	static const struct rereg r = { "REREG_MR, to host memory,", TRANS, IN_HOST, REREG_MR };
 
 	sweep_reregs(&self->env, &r, 1);
 }
 
-TEST_F_TIMEOUT(rereg_fault, rereg_to_another_pd, 240)
+TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_another_pd_changes_nothing, 240)
 {
 	static const struct rereg r[] = {
 		{ "ioctl(), other PD,", CHANGE_PD, 0, BY_IOCTL },
@@ -119,7 +119,7 @@ TEST_F_TIMEOUT(rereg_fault, rereg_to_another_pd, 240)
 	sweep_reregs(&self->env, r, 3);
 }
 
-TEST_F_TIMEOUT(rereg_fault, rereg_to_other_access, 240)
+TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_other_access_changes_nothing, 240)
 {
 	static const struct rereg r[] = {
 		{ "ioctl(), other access,", CHANGE_ACCESS, 0, BY_IOCTL },
@@ -130,7 +130,7 @@ TEST_F_TIMEOUT(rereg_fault, rereg_to_other_access, 240)
 	sweep_reregs(&self->env, r, 3);
 }
 
-TEST_F_TIMEOUT(rereg_fault, rereg_of_all_at_once, 240)
+TEST_F_TIMEOUT(rereg_fault, failed_rereg_of_all_changes_nothing, 240)
 {
 	static const struct rereg r[] = {
 		{ "ioctl(), all and a dma-buf,", CHANGE_ALL, IN_DMABUF, BY_IOCTL },

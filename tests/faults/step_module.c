@@ -29,20 +29,20 @@ void steps_prepare(void)
 		fail_case("load %s", path);
 	close(fd);
 	if (atexit(module_unload))
-		fail_case("atexit");
+		fail_case("register the unload of " MODULE " at exit");
 }
 
 static void step_write(struct step *step, const char *text)
 {
 	if (write(step->fd, text, strlen(text)) != (ssize_t)strlen(text))
-		fail_case("\"%s\" to " MODULE, text);
+		fail_case("write \"%s\" to " MODULE, text);
 }
 
 void step_open(struct step *step)
 {
 	step->fd = open("/dev/" MODULE, O_RDWR | O_CLOEXEC);
 	if (step->fd < 0)
-		fail_case("/dev/" MODULE);
+		fail_case("open /dev/" MODULE);
 }
 
 void step_set(struct step *step, const char *how)

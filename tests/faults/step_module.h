@@ -7,7 +7,7 @@
  *	struct step step = {};
  *
  *	step_open(&step);
-	step_set(&step, "dma_buf_pin return -28");
+ *	step_set(&step, "dma_buf_pin return -28");
  *	step_at(&step, 1);
  *	err = call();
  *	failed = step_end(&step);	whether the call came to that step

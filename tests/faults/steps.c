@@ -133,7 +133,7 @@ static void keep_keys(world *self, enum kind kind, int nr, uint32_t access)
 		*mr = (struct mr){ .kind = kind, .nr = nr, .access = access };
 		step_at(&self->step, 0);
 		if ((errno = mr_reg(env, mr, BY_IOCTL)))
-			fail_case("reg");
+			fail_case("reg of another MR to keep its key");
 		step_end(&self->step);
 	} while (!self->step.calls);
 	env->pinned += pinned_kb() - pinned;
@@ -190,7 +190,7 @@ static void check_refused(struct env *env, int pd, bool atomic, uint32_t rkey, u
 	pair_connect(pair, IBV_MTU_1024);
 	errno = 0;
 	if (status != IBV_WC_REM_ACCESS_ERR)
-		fail_case("%s at %#lx by PD %d: %s", atomic ? "an atomic operation" : "a write",
+		fail_case("%s at %#lx from PD %d was not refused: %s", atomic ? "atomic" : "write",
 			  (unsigned long)at, pd, ibv_wc_status_str(status));
 }
 
@@ -219,9 +219,10 @@ static void round_end(world *self, struct sweep *s, int err)
 	self->points[k - steps] += failed;
 	errno = err;
 	if (err && !failed)
-		fail_case("%s %u: an error and no fault", k->name, s->n);
+		fail_case("call %u of \"%s\" was not reached, and yet an error", s->n, k->name);
 	if (err && err != k->err && err != ENOTRECOVERABLE)
-		fail_case("%s %u: an error that is not %s", k->name, s->n, strerror(k->err));
+		fail_case("call %u of \"%s\" failed, and the errno is not %s", s->n, k->name,
+			  strerror(k->err));
 }
 
 static void sweep_done(world *self, const struct sweep *s, const char *what, enum kind of)
@@ -261,10 +262,10 @@ static void check_reached(world *self)
 	errno = 0;
 	for (const struct kind_of_step *k = steps; k < steps + NR_STEPS; k++)
 		if (applies(k) && !self->points[k - steps])
-			fail_case("no call came to \"%s\"", k->name);
+			fail_case("no system call of the case reached the step \"%s\"", k->name);
 }
 
-TEST_F_TIMEOUT(step, of_a_registration_fails, 120)
+TEST_F_TIMEOUT(step, failed_reg_leaves_nothing, 120)
 {
 	while (next_step(self))
 		for (int kind = 0; kind < NR_KINDS; kind++)
@@ -275,7 +276,7 @@ TEST_F_TIMEOUT(step, of_a_registration_fails, 120)
 static void reg(world *self, struct mr *mr)
 {
 	if ((errno = mr_reg(&self->env, mr, BY_IOCTL)))
-		fail_case("reg");
+		fail_case("reg without a fault");
 }
 
 /* One rereg in which a step may fail; MR is afterwards as it should be.  Returns its errno. */
@@ -317,7 +318,8 @@ static void sweep_rereg(world *self, enum kind from, const struct rereg *r)
 		}
 		err = rereg_round(self, &s, r, &mr);
 		if (err == ENOTRECOVERABLE)
-			fail_case("%s %u: the MR is lost", self->kind->name, s.n);
+			fail_case("rereg with call %u of \"%s\" failing lost the MR", s.n,
+				  self->kind->name);
 		have = err;
 		if (!err)
 			must_dereg(env, &mr);
@@ -340,7 +342,7 @@ static void sweep_to(world *self, enum kind to)
 			sweep_rereg(self, from, &r[i]);
 }
 
-TEST_F_TIMEOUT(step, of_a_rereg_to_other_memory_fails, 240)
+TEST_F_TIMEOUT(step, failed_rereg_to_other_memory_changes_nothing, 240)
 {
 	while (next_step(self))
 		for (int to = 0; to < NR_KINDS; to++)
@@ -349,7 +351,7 @@ TEST_F_TIMEOUT(step, of_a_rereg_to_other_memory_fails, 240)
 	check_reached(self);
 }
 
-TEST_F_TIMEOUT(step, of_a_rereg_that_keeps_memory_and_keys_fails, 120)
+TEST_F_TIMEOUT(step, failed_rereg_of_pd_or_access_changes_nothing, 120)
 {
 	static const struct rereg r[] = {
 		{ "other PD of ", CHANGE_PD, 0, BY_IOCTL },
@@ -378,7 +380,7 @@ static void sweep_rights(world *self, enum kind kind, uint32_t more_access)
 		sweep_rereg(self, kind, &r);
 }
 
-TEST_F_TIMEOUT(step, of_a_rereg_to_rights_that_need_other_keys_fails, 120)
+TEST_F_TIMEOUT(step, failed_rereg_to_new_keys_changes_nothing, 120)
 {
 	need(MLX5);
 	sweep_rights(self, IN_HOST, IBV_ACCESS_HUGETLB);
@@ -403,7 +405,7 @@ static void check_lost(world *self, const struct mr *mr)
 			check_refused(&self->env, pd, false, mr->keys.rkey, iova_of(nr));
 	for (int i = 0; i < sizeof(again) / sizeof(again[0]); i++)
 		if ((errno = rereg_call(&self->env, &again[i], mr, &keys)) != ENOTRECOVERABLE)
-			fail_case("rereg %d of a lost MR", i);
+			fail_case("rereg %d of a lost MR did not return ENOTRECOVERABLE", i);
 }
 
 /*
@@ -444,11 +446,11 @@ static void sweep_in_place(world *self, enum kind from, int nr, uint32_t flags)
 	}
 	errno = 0;
 	if (self->kind == UMR && nr && lost != 1)
-		fail_case("no MR was lost: it was not in place");
+		fail_case("%d MRs were lost, not 1: the rereg was not in place", lost);
 	sweep_done(self, &s, r.what, from);
 }
 
-TEST_F_TIMEOUT(step, of_a_rereg_in_place_fails, 120)
+TEST_F_TIMEOUT(step, only_a_failed_second_umr_loses_the_mr, 120)
 {
 	need(MLX5);
 	while (next_step(self)) {
@@ -474,7 +476,7 @@ static void dereg_despite(world *self, enum kind kind)
 		step_at(&self->step, s.n);
 		round_end(self, &s, mr_dereg(env->ctx->cmd_fd, BY_IOCTL, mr.keys.handle));
 		if (s.errors)
-			fail_case("dereg %u of %s", s.n, kind_name[kind]);
+			fail_case("dereg of %s failed by a fault in UMR %u", kind_name[kind], s.n);
 		check_refused(env, 0, false, mr.keys.rkey, iova_of(0));
 		check_pinned(env, 0);
 		check_buffers(self, NULL);
@@ -496,7 +498,7 @@ static void dereg_again(world *self, enum kind kind)
 	step_at(&destroy, 1);
 	errno = mr_dereg(env->ctx->cmd_fd, BY_IOCTL, mr.keys.handle);
 	if (!step_end(&destroy) || !step_end(&self->step) || errno != EIO)
-		fail_case("dereg of %s, which was to fail", kind_name[kind]);
+		fail_case("dereg of %s did not fail with EIO after both faults", kind_name[kind]);
 	step_close(&destroy);
 	check_all_of_mr(self, &mr);
 	must_dereg(env, &mr);
@@ -505,7 +507,7 @@ static void dereg_again(world *self, enum kind kind)
 	check_nothing_left(env);
 }
 
-TEST_F_TIMEOUT(step, of_a_dereg_fails, 120)
+TEST_F_TIMEOUT(step, dereg_succeeds_or_can_be_repeated, 120)
 {
 	need(MLX5);
 	only_step(self, UMR);
@@ -530,7 +532,7 @@ static void keep_old_memory(world *self, struct raw *raw, uint32_t pd)
 	struct keys old, new;
 
 	if ((errno = fd_call(raw->fd, BY_IOCTL, &c, &old)))
-		fail_case("reg");
+		fail_case("reg of the old memory");
 	c = (struct fd_call){ .rereg = true, .mr = old.handle, .flags = TRANS, .fd = mem[1].fd,
 			      .type = IB_UVERBS_BUFFER_TYPE_DMABUF, .length = SIZE };
 	step_open(&destroy);
@@ -539,11 +541,11 @@ static void keep_old_memory(world *self, struct raw *raw, uint32_t pd)
 	step_at(&self->step, 2);
 	errno = fd_call(raw->fd, BY_IOCTL, &c, &new);
 	if (errno || !step_end(&self->step) || !step_end(&destroy) || new.rkey == old.rkey)
-		fail_case("rereg");
+		fail_case("rereg failed, missed a fault or kept the key");
 	step_close(&destroy);
 }
 
-TEST_F(step, that_ends_the_old_key_fails_in_every_way)
+TEST_F(step, memory_of_an_unrevoked_key_stays_held)
 {
 	struct env *env = &self->env;
 	struct raw raw;

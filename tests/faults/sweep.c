@@ -56,7 +56,7 @@ static int setting_open(const struct setting *s, int flags)
 	snprintf(path, sizeof(path), "/sys/kernel/debug/%s", s->file);
 	fd = open(path, flags | O_CLOEXEC);
 	if (fd < 0)
-		fail_case("%s", path);
+		fail_case("open %s", path);
 	return fd;
 }
 
@@ -65,7 +65,7 @@ static void setting_write(const struct setting *s, const char *value)
 	int fd = setting_open(s, O_WRONLY);
 
 	if (write(fd, value, strlen(value)) < 0)
-		fail_case("%s to %s", value, s->file);
+		fail_case("write %s to %s", value, s->file);
 	close(fd);
 }
 
@@ -114,7 +114,7 @@ void faults_prepare(void)
 		close(fd);
 	}
 	if (atexit(settings_restore))
-		fail_case("atexit");
+		fail_case("register the restore of the settings at exit");
 	for (int i = 0; i < NR_SETTINGS; i++)
 		setting_write(&settings[i], settings[i].value ?: verbose);
 }
@@ -123,7 +123,7 @@ void faults_open(void)
 {
 	fail_nth = open("/proc/self/fail-nth", O_RDWR | O_CLOEXEC);
 	if (fail_nth < 0)
-		fail_case("fail-nth");
+		fail_case("open /proc/self/fail-nth");
 }
 
 void fail_at(unsigned int n)
@@ -132,7 +132,7 @@ void fail_at(unsigned int n)
 	int len = snprintf(buf, sizeof(buf), "%u", n);
 
 	if (pwrite(fail_nth, buf, len, 0) != len)
-		fail_case("set fail-nth");
+		fail_case("write %u to fail-nth", n);
 }
 
 bool sweep_next(struct sweep *s)
@@ -140,7 +140,7 @@ bool sweep_next(struct sweep *s)
 	if (s->over)
 		return false;
 	if (s->n++ == MOST)
-		fail_case("no end after %d points", MOST);
+		fail_case("the call still reaches a fault after %d points", MOST);
 	return true;
 }
 
@@ -160,16 +160,16 @@ void fail_end(struct sweep *s, int err)
 	s->errors += !!err;
 	errno = err;
 	if (err && s->over)
-		fail_case("an error at %u and no fault", s->n);
+		fail_case("the call failed, and did not reach point %u", s->n);
 	if (err && err != ENOMEM && err != EFAULT)
-		fail_case("an error at %u that is neither ENOMEM nor EFAULT", s->n);
+		fail_case("the errno with a fault at point %u is neither ENOMEM nor EFAULT", s->n);
 }
 
 void sweep_end(const struct sweep *s, const char *how, const char *what, const char *of)
 {
 	/* Every call copies something: with no point at all the sweep is broken. */
 	if (s->n < 2)
-		fail_case("%s%s%s: nothing failed", how, what, of);
+		fail_case("%s%s%s: the sweep reached no point of failure", how, what, of);
 	printf("# %s%s%s: %u points, %u errors\n", how, what, of, s->n - 1, s->errors);
 }
 
@@ -213,7 +213,7 @@ void env_open(struct env *env, enum memory_kind dmabuf)
 	need("memfd");
 	need("atomics");
 	if (!nothing_left())
-		fail_case("something is left from before");
+		fail_case("an MR, a dma-buf or a pin is left from the case before");
 	env->ctx = device_open();
 	host_open(&env->local);
 	for (int i = 0; i < 2; i++) {
@@ -248,17 +248,17 @@ void check_pinned(struct env *env, size_t bytes)
 	long kb = pinned_kb() - env->pinned;
 
 	if (kb != bytes / 1024)
-		fail_case("%ld KiB are pinned and not %zu", kb, bytes / 1024);
+		fail_case("%ld KiB more than before are pinned, not %zu", kb, bytes / 1024);
 }
 
 void check_nothing_left(struct env *env)
 {
 	check_pinned(env, 0);
 	if (fd_left(env))
-		fail_case("an fd is left");
+		fail_case("an fd is left open");
 	for (int i = 0; mr_count() != env->mrs; i++) {
 		if (i == 50)
-			fail_case("there are %d MRs and not %d", mr_count(), env->mrs);
+			fail_case("%d MRs exist after 5 s, not %d", mr_count(), env->mrs);
 		usleep(100000);
 	}
 }
@@ -328,17 +328,17 @@ static void check_data(struct env *env, const struct mr *mr)
 	fill(env->local.cpu, n, ++seed);
 	if (rdma_op(pair, IBV_WR_RDMA_WRITE, local, env->local.iova, n, remote,
 		    mr->keys.rkey) || !filled(cpu + from, n, seed, "written"))
-		fail_case("RDMA write");
+		fail_case("RDMA write to the MR failed or its bytes did not arrive");
 	fill(cpu + from, n, ++seed);
 	if (rdma_op(pair, IBV_WR_RDMA_READ, local, env->local.iova, n, remote,
 		    mr->keys.rkey) || !filled(env->local.cpu, n, seed, "read"))
-		fail_case("RDMA read");
+		fail_case("RDMA read of the MR failed or returned other bytes");
 	if (!(mr->access & REMOTE_ATOMIC))
 		return;
 	memset(cpu, 0, 8);
 	if (atomic_op(pair, IBV_WR_ATOMIC_FETCH_AND_ADD, local, iova_of(mr->nr), mr->keys.rkey,
 		      1, 0) || cpu[0] != 1)
-		fail_case("fetch and add");
+		fail_case("fetch and add to the MR failed or did not add");
 }
 
 void check_mr(struct env *env, const struct mr *mr)
@@ -382,7 +382,7 @@ void rereg_done(struct env *env, struct mr *mr, const struct rereg *r, const str
 	errno = 0;
 	if ((keys->lkey != mr->keys.lkey || keys->rkey != mr->keys.rkey) &&
 	    ((!(r->flags & TRANS) && !env->more_access) || device_can("keeps-keys")))
-		fail_case("other keys after a rereg");
+		fail_case("rereg changed the keys, which should have stayed");
 	mr->keys.lkey = keys->lkey;
 	mr->keys.rkey = keys->rkey;
 	if (r->flags & TRANS) {
