@@ -14,7 +14,7 @@ static bool is_on_gpu(const struct memory *m)
 }
 
 /* The keys stay, so the list does. */
-TEST_F(parts, are_followed_when_their_regions_change_rights)
+TEST_F(parts, list_works_after_access_change_of_its_mrs)
 {
 	struct parts *t = &self->p;
 
@@ -36,7 +36,7 @@ TEST_F(parts, are_followed_when_their_regions_change_rights)
 	ASSERT_TRUE(list_works(t, 3));
 }
 
-TEST_F(parts, in_another_pd_are_not_reached)
+TEST_F(parts, mr_in_another_pd_is_not_reached)
 {
 	struct parts *t = &self->p;
 	struct ibv_pd *pd = must(ibv_alloc_pd(t->e.ctx));
@@ -50,7 +50,7 @@ TEST_F(parts, in_another_pd_are_not_reached)
 }
 
 /* New memory has a new key, and the list names the old one. */
-TEST_F(parts, of_before_a_rereg_are_not_reached)
+TEST_F(parts, list_does_not_follow_rereg_to_new_memory)
 {
 	struct parts *t = &self->p;
 	struct piece both[PARTS + 1];
@@ -79,7 +79,7 @@ TEST_F(parts, of_before_a_rereg_are_not_reached)
 	memory_close(&next);
 }
 
-TEST_F(parts, of_regions_that_ended_are_not_reached)
+TEST_F(parts, deregistered_mr_is_not_reached)
 {
 	struct parts *t = &self->p;
 
@@ -97,7 +97,7 @@ TEST_F(parts, of_regions_that_ended_are_not_reached)
 #define TRIES 64
 
 /* The driver gives the mkey of a region that ended to the next one. */
-TEST_F(parts, of_another_pd_with_the_same_key_are_not_reached)
+TEST_F(parts, reused_key_in_another_pd_is_not_reached)
 {
 	struct parts *t = &self->p;
 	struct ibv_pd *pd = must(ibv_alloc_pd(t->e.ctx));
@@ -118,7 +118,7 @@ TEST_F(parts, of_another_pd_with_the_same_key_are_not_reached)
 }
 
 /* The list goes first, with traffic behind it; then the regions are as they were. */
-TEST_F(parts, stay_when_their_list_ends)
+TEST_F(parts, mrs_survive_the_end_of_the_list)
 {
 	struct parts *t = &self->p;
 	uint32_t rkey = t->list->rkey;
@@ -134,7 +134,7 @@ TEST_F(parts, stay_when_their_list_ends)
 }
 
 /* The teardown sees what is left of it. */
-TEST_F(parts, end_with_their_process)
+TEST_F(parts, exit_with_a_list_leaves_nothing)
 {
 	struct parts *t = &self->p;
 	int status;

@@ -8,7 +8,7 @@
 #include "mkeys/kinds.h"
 #include <endian.h>
 
-TEST_F(parts, are_written_and_read_as_one)
+TEST_F(parts, list_is_one_range_for_a_peer)
 {
 	struct parts *t = &self->p;
 
@@ -17,7 +17,7 @@ TEST_F(parts, are_written_and_read_as_one)
 }
 
 /* As what the process itself sends from and receives to. */
-TEST_F(parts, are_one_for_the_local_end_too)
+TEST_F(parts, list_is_one_range_for_the_local_end)
 {
 	struct parts *t = &self->p;
 	struct ibv_mr named = { .context = t->e.ctx, .lkey = t->list->lkey };
@@ -42,7 +42,7 @@ TEST_F(parts, are_one_for_the_local_end_too)
 }
 
 /* They need addresses that are multiples of 8, in the list and in the memory. */
-TEST_F(parts, have_atomic_operations)
+TEST_F(parts, atomics_work_in_every_part)
 {
 	struct parts *t = &self->p;
 	struct ends *e = &t->e;
@@ -65,7 +65,7 @@ TEST_F(parts, have_atomic_operations)
 	}
 }
 
-TEST_F(parts, end_at_the_edges_of_the_list)
+TEST_F(parts, access_past_the_list_is_refused)
 {
 	struct parts *t = &self->p;
 	const struct { uint64_t at; uint32_t n; } tries[] = {
@@ -83,7 +83,7 @@ TEST_F(parts, end_at_the_edges_of_the_list)
 }
 
 /* An entry that is longer than its MR leads nowhere. */
-TEST_F(parts, end_at_the_edges_of_their_regions)
+TEST_F(parts, entry_longer_than_its_mr_is_refused)
 {
 	struct parts *t = &self->p;
 	struct piece over = t->piece[0];
@@ -96,7 +96,7 @@ TEST_F(parts, end_at_the_edges_of_their_regions)
 	ASSERT_TRUE(key_writes(&t->e, t->list->rkey, 0, &over, 1, 1));
 }
 
-TEST_F(parts, have_the_rights_that_the_list_was_given)
+TEST_F(parts, list_has_the_access_it_was_given)
 {
 	struct parts *t = &self->p;
 	uint32_t rkey = t->list->rkey;
@@ -112,7 +112,7 @@ TEST_F(parts, have_the_rights_that_the_list_was_given)
 }
 
 /* The list grants; the MR has to let its process write. */
-TEST_F(parts, that_their_regions_only_read_are_not_written)
+TEST_F(parts, write_to_a_read_only_mr_is_refused)
 {
 	struct parts *t = &self->p;
 
@@ -128,7 +128,7 @@ TEST_F(parts, that_their_regions_only_read_are_not_written)
 /* Rounds of 300 bytes of the first and 70 of the second, each followed by a gap. */
 #define ROUNDS 9
 
-TEST_F(parts, are_interleaved)
+TEST_F(parts, interleaved_list_reaches_its_pieces)
 {
 	struct parts *t = &self->p;
 	struct mlx5dv_mr_interleaved data[] = {
@@ -150,7 +150,7 @@ TEST_F(parts, are_interleaved)
 }
 
 /* Two lists by mlx5dv_wr_mkey_configure(), and a third of the end of one and all of the other. */
-TEST_F(parts, are_found_through_lists_of_lists)
+TEST_F(parts, list_of_lists_reaches_the_parts)
 {
 	struct parts *t = &self->p;
 	struct mlx5dv_mkey *two[2], *top = list_make(&t->e);
@@ -193,7 +193,7 @@ static unsigned int max_indirection(struct ibv_context *ctx)
 
 #define TOO_DEEP 16
 
-TEST_F(parts, are_found_as_deep_as_the_device_says)
+TEST_F(parts, lists_nest_as_deep_as_max_indirection)
 {
 	struct parts *t = &self->p;
 	unsigned int deepest = max_indirection(t->e.ctx), depth;

@@ -157,7 +157,7 @@ static bool as_marked(const struct piece *p, int n)
 	for (int i = 0; i < n; i++) {
 		if (memory_untouched(p[i].of))
 			continue;
-		fprintf(stderr, "# in the memory of piece %d\n", i);
+		fprintf(stderr, "# the memory of piece %d is not as expected\n", i);
 		return false;
 	}
 	return true;
@@ -212,7 +212,7 @@ bool key_refuses(struct ends *e, enum ibv_wr_opcode opcode, uint32_t rkey, uint6
 	ends_connect(e);
 	if (status == IBV_WC_REM_ACCESS_ERR)
 		return same;
-	fprintf(stderr, "# an access of %u bytes at %#llx: %s\n", length,
+	fprintf(stderr, "# an access of %u bytes at %#llx was not refused: %s\n", length,
 		(unsigned long long)addr, ibv_wc_status_str(status));
 	return false;
 }

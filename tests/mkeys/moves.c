@@ -73,7 +73,7 @@ static void move_away(const struct memory *m)
 	errno = gpu_move(m, gpu_query(m).place == MRFD_GPU_VRAM ? MRFD_GPU_SYSTEM :
 			 MRFD_GPU_VRAM, 0);
 	if (errno)
-		fail_case("move a buffer");
+		fail_case("move a buffer of the GPU");
 }
 
 static void move_all(FIXTURE_DATA(moving) *self)
@@ -103,7 +103,7 @@ static bool way_works(FIXTURE_DATA(moving) *self, int i, uint32_t seed, bool mov
 	return key_reads(&p->e, rkey[i], addr, p->piece, n, seed + 1);
 }
 
-TEST_F(moving, are_found_by_every_way)
+TEST_F(moving, lists_and_windows_follow_moves)
 {
 	uint32_t seed = 1;
 
@@ -136,7 +136,7 @@ static void begin(struct beside *b, FIXTURE_DATA(moving) *self, void (*what)(str
 	*b = (struct beside){ .self = self, .what = what };
 	errno = pthread_create(&b->thread, NULL, keep_on, b);
 	if (errno)
-		fail_case("begin a thread");
+		fail_case("start a thread");
 }
 
 static void end(struct beside *b)
@@ -171,7 +171,7 @@ static void prefetch_some(struct beside *b)
  * The CPU's view of a buffer that moves is consistent, so bytes can be compared all the
  * time.
  */
-TEST_F_TIMEOUT(moving, are_found_while_they_move_and_are_prefetched, 60)
+TEST_F_TIMEOUT(moving, moves_and_prefetches_keep_the_bytes, 60)
 {
 	double until = now() + RACE_SECONDS;
 	struct beside mover, prefetcher;
@@ -246,13 +246,13 @@ static void race_prefetch(struct __test_metadata *_metadata, FIXTURE_DATA(moving
 	       brief.done, brief.missed);
 }
 
-TEST_F_TIMEOUT(moving, end_while_they_move_and_are_prefetched, 60)
+TEST_F_TIMEOUT(moving, prefetch_during_dereg_works_or_is_enoent, 60)
 {
 	race_prefetch(_metadata, self, &self->p.mem[0], RWA);
 }
 
 /* The same with memory for on-demand paging, beside buffers that move. */
-TEST_F_TIMEOUT(moving, end_while_others_are_paged_and_prefetched, 60)
+TEST_F_TIMEOUT(moving, odp_prefetch_during_dereg_works_or_is_enoent, 60)
 {
 	struct memory host;
 
@@ -263,7 +263,7 @@ TEST_F_TIMEOUT(moving, end_while_others_are_paged_and_prefetched, 60)
 }
 
 /* The keys of a region that follow each other when it is reregistered to other buffers. */
-TEST_F_TIMEOUT(moving, are_left_by_rereg_while_they_are_prefetched, 60)
+TEST_F_TIMEOUT(moving, prefetch_during_rereg_works_or_is_enoent, 60)
 {
 	struct parts *p = &self->p;
 	double until = now() + RACE_SECONDS;

@@ -19,7 +19,7 @@ enum { IMPLICIT, EXPLICIT, PINNED, FILE_, VRAM, SYSTEM, KINDS };
 
 static const enum memory_kind kind_of[KINDS] = { HOST, HOST, HOST, MEMFD, GPU_VRAM, GPU_SYSTEM };
 
-FIXTURE(paged)
+FIXTURE(odp)
 {
 	struct ends e;
 	struct memory mem[KINDS];
@@ -28,7 +28,7 @@ FIXTURE(paged)
 	size_t bytes;
 };
 
-static void open_all(FIXTURE_DATA(paged) *self)
+static void open_all(FIXTURE_DATA(odp) *self)
 {
 	const int paged = RWA | IBV_ACCESS_ON_DEMAND;
 
@@ -47,14 +47,14 @@ static void open_all(FIXTURE_DATA(paged) *self)
 	self->bytes = bytes_of(self->piece, KINDS);
 }
 
-FIXTURE_SETUP(paged)
+FIXTURE_SETUP(odp)
 {
 	need("on-demand");
 	need("follows-moves");
 	open_all(self);
 }
 
-FIXTURE_TEARDOWN(paged)
+FIXTURE_TEARDOWN(odp)
 {
 	for (int i = 0; i < KINDS; i++)
 		mr_close(self->mr[i]);
@@ -67,28 +67,28 @@ FIXTURE_TEARDOWN(paged)
 }
 
 /* The device has none of it any more.  What the CPU sees stays the same. */
-static void take_away(FIXTURE_DATA(paged) *self)
+static void take_away(FIXTURE_DATA(odp) *self)
 {
 	for (int i = IMPLICIT; i <= EXPLICIT; i++) {
 		uint8_t *cpu = self->mem[i].cpu, copy[SIZE];
 
 		memcpy(copy, cpu, SIZE);
 		if (madvise(cpu, SIZE, MADV_DONTNEED))
-			fail_case("take pages away");
+			fail_case("madvise(MADV_DONTNEED) of paged memory");
 		memcpy(cpu, copy, SIZE);
 	}
 	for (int i = VRAM; i < KINDS; i++) {
 		errno = gpu_move(&self->mem[i], gpu_query(&self->mem[i]).place == MRFD_GPU_VRAM ?
 				 MRFD_GPU_SYSTEM : MRFD_GPU_VRAM, 0);
 		if (errno)
-			fail_case("move a buffer");
+			fail_case("move a buffer of the GPU");
 	}
 }
 
 #define MOST 3
 
 /* N SGEs from FIRST on, in another order each time. */
-static size_t sges(FIXTURE_DATA(paged) *self, int first, struct ibv_sge sge[MOST],
+static size_t sges(FIXTURE_DATA(odp) *self, int first, struct ibv_sge sge[MOST],
 		   struct piece p[MOST])
 {
 	for (int i = 0; i < MOST; i++) {
@@ -99,7 +99,7 @@ static size_t sges(FIXTURE_DATA(paged) *self, int first, struct ibv_sge sge[MOST
 }
 
 /* One QP writes the SGEs to the other's memory. */
-static bool gathers(FIXTURE_DATA(paged) *self, int first, uint32_t seed)
+static bool gathers(FIXTURE_DATA(odp) *self, int first, uint32_t seed)
 {
 	struct ends *e = &self->e;
 	struct ibv_sge sge[MOST];
@@ -117,12 +117,12 @@ static bool gathers(FIXTURE_DATA(paged) *self, int first, uint32_t seed)
 	take_away(self);
 	memset(e->host.cpu, 0, bytes);
 	if ((errno = ibv_post_send(e->pair.qp[0], &wr, &bad)))
-		fail_case("post");
+		fail_case("post a write with a list of SGEs");
 	return !wait_wc(&e->pair, NULL) && filled(e->host.cpu, bytes, seed, "gathered");
 }
 
 /* A message arrives in the SGEs, or a read does. */
-static bool scatters(FIXTURE_DATA(paged) *self, int first, uint32_t seed, bool read)
+static bool scatters(FIXTURE_DATA(odp) *self, int first, uint32_t seed, bool read)
 {
 	struct ends *e = &self->e;
 	struct ibv_sge sge[MOST];
@@ -144,11 +144,11 @@ static bool scatters(FIXTURE_DATA(paged) *self, int first, uint32_t seed, bool r
 	if (read) {
 		errno = ibv_post_send(e->pair.qp[0], &wr, &bad);
 		if (errno || wait_wc(&e->pair, NULL))
-			fail_case("read");
+			fail_case("RDMA read into a list of SGEs");
 	} else {
 		errno = ibv_post_recv(e->pair.qp[1], &recv, &bad_recv);
 		if (errno || rdma_op(&e->pair, IBV_WR_SEND, e->mr, e->host.iova, bytes, 0, 0))
-			fail_case("send");
+			fail_case("send to a list of SGEs");
 	}
 	for (int i = 0; i < MOST; i++)
 		if (!memory_untouched(p[i].of))
@@ -156,7 +156,7 @@ static bool scatters(FIXTURE_DATA(paged) *self, int first, uint32_t seed, bool r
 	return true;
 }
 
-TEST_F(paged, is_gathered_and_scattered_with_all_others)
+TEST_F(odp, sge_list_mixes_odp_with_other_memory)
 {
 	uint32_t seed = 1;
 
@@ -167,7 +167,7 @@ TEST_F(paged, is_gathered_and_scattered_with_all_others)
 	}
 }
 
-TEST_F(paged, is_in_one_list_of_keys_with_all_others)
+TEST_F(odp, key_list_mixes_odp_with_other_memory)
 {
 	struct mlx5dv_mkey *list = list_make(&self->e), *top = list_make(&self->e);
 	struct ibv_sge sge = { 0, self->bytes, list->lkey };
@@ -187,7 +187,7 @@ TEST_F(paged, is_in_one_list_of_keys_with_all_others)
 }
 
 /* By one call, as by one for each. */
-TEST_F(paged, is_prefetched_with_buffers)
+TEST_F(odp, one_prefetch_covers_odp_and_buffers)
 {
 	static const int those[] = { IMPLICIT, EXPLICIT, VRAM, SYSTEM };
 	struct ibv_sge sge[4];
@@ -220,14 +220,14 @@ TEST_F(paged, is_prefetched_with_buffers)
 }
 
 /* The file's pages by two ways at once. */
-TEST_F(paged, reaches_the_mapping_of_a_memfd)
+TEST_F(odp, implicit_mr_reaches_a_mapped_memfd)
 {
 	struct memory *m = &self->mem[FILE_];
 	struct piece all = { m, self->mr[FILE_], 0, SIZE };
 
 	for (int i = 0; i < 4; i++) {
 		if (i == 2 && madvise(m->cpu, SIZE, MADV_DONTNEED))
-			fail_case("unmap the pages");
+			fail_case("madvise(MADV_DONTNEED) of the mapping of a memfd");
 		ASSERT_TRUE(key_writes(&self->e, self->mr[FILE_]->rkey, m->iova, &all, 1, i));
 		ASSERT_TRUE(key_reads(&self->e, self->mr[IMPLICIT]->rkey, (uintptr_t)m->cpu, &all,
 				      1, i + 10));
@@ -238,7 +238,7 @@ TEST_F(paged, reaches_the_mapping_of_a_memfd)
 }
 
 /* It has no pages there; the buffer's own MR is not hurt. */
-TEST_F(paged, does_not_reach_the_mapping_of_a_buffer)
+TEST_F(odp, implicit_mr_does_not_reach_a_gpu_mapping)
 {
 	for (int i = VRAM; i < KINDS; i++) {
 		struct memory *m = &self->mem[i];
@@ -256,7 +256,7 @@ TEST_F(paged, does_not_reach_the_mapping_of_a_buffer)
 }
 
 /* Whether the implicit MR reaches memory that was taken away, and the mapping of a memfd. */
-static bool implicit_works(FIXTURE_DATA(paged) *self, struct ends *e, bool may_write)
+static bool implicit_works(FIXTURE_DATA(odp) *self, struct ends *e, bool may_write)
 {
 	static uint32_t seed = 1000;
 	uint32_t rkey = self->mr[IMPLICIT]->rkey;
@@ -277,7 +277,7 @@ static bool implicit_works(FIXTURE_DATA(paged) *self, struct ends *e, bool may_w
 }
 
 /* Whether nothing is reached by this key, not even to read it. */
-static bool implicit_refuses(FIXTURE_DATA(paged) *self, struct ends *e, uint32_t rkey)
+static bool implicit_refuses(FIXTURE_DATA(odp) *self, struct ends *e, uint32_t rkey)
 {
 	struct piece *p = &self->piece[IMPLICIT];
 	uint64_t addr = (uintptr_t)p->of->cpu + p->at;
@@ -287,13 +287,13 @@ static bool implicit_refuses(FIXTURE_DATA(paged) *self, struct ends *e, uint32_t
 }
 
 /* The MR gets other keys, and those of before are dead, whatever the PD of who tries. */
-static bool implicit_changes(FIXTURE_DATA(paged) *self, struct ends other[2], int flags,
+static bool implicit_changes(FIXTURE_DATA(odp) *self, struct ends other[2], int flags,
 			     struct ibv_pd *pd, int access)
 {
 	struct ibv_mr *mr = self->mr[IMPLICIT], was = *mr;
 
 	if (ibv_rereg_mr_fd_iova(mr, flags, pd, 0, 0, 0, IBV_MR_FD_TYPE_DMABUF, -1, access)) {
-		printf("# flags %d: %s\n", flags, strerror(errno));
+		printf("# rereg of the implicit MR with flags %d: %s\n", flags, strerror(errno));
 		return false;
 	}
 	return mr->lkey != was.lkey && mr->rkey != was.rkey && !mr->addr &&
@@ -303,7 +303,7 @@ static bool implicit_changes(FIXTURE_DATA(paged) *self, struct ends other[2], in
 }
 
 /* The memory that is not there yet has the new PD and rights too. */
-TEST_F(paged, has_another_pd_and_other_rights_after_a_rereg)
+TEST_F(odp, rereg_changes_pd_and_access_of_implicit_mr)
 {
 	const int paged = IBV_ACCESS_ON_DEMAND;
 	struct ends end[2] = { self->e, self->e };	/* their responders differ in the PD */
@@ -352,7 +352,7 @@ TEST_F(paged, has_another_pd_and_other_rights_after_a_rereg)
 }
 
 /* The children of an implicit MR have mkeys of the same cache as others have. */
-TEST_F(paged, ends_before_and_after_the_others)
+TEST_F(odp, dereg_in_any_order_spares_the_others)
 {
 	static const int order[2][KINDS] = {
 		{ IMPLICIT, EXPLICIT, PINNED, FILE_, VRAM, SYSTEM },

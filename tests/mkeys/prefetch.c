@@ -25,7 +25,7 @@
 
 static const enum ibv_advise_mr_advice advices[] = { PREFETCH, PREFETCH_WRITE, NO_FAULT };
 
-FIXTURE(prefetched)
+FIXTURE(prefetch)
 {
 	struct ends e;
 	struct memory buf;
@@ -33,15 +33,15 @@ FIXTURE(prefetched)
 	struct piece all;
 };
 
-FIXTURE_VARIANT(prefetched)
+FIXTURE_VARIANT(prefetch)
 {
 	enum memory_kind kind;
 };
 
-FIXTURE_VARIANT_ADD(prefetched, udmabuf) { .kind = UDMABUF };
-FIXTURE_VARIANT_ADD(prefetched, test_exporter) { .kind = TEST_EXPORTER };
-FIXTURE_VARIANT_ADD(prefetched, vram) { .kind = GPU_VRAM };
-FIXTURE_VARIANT_ADD(prefetched, gpu_system_memory) { .kind = GPU_SYSTEM };
+FIXTURE_VARIANT_ADD(prefetch, udmabuf) { .kind = UDMABUF };
+FIXTURE_VARIANT_ADD(prefetch, test_exporter) { .kind = TEST_EXPORTER };
+FIXTURE_VARIANT_ADD(prefetch, vram) { .kind = GPU_VRAM };
+FIXTURE_VARIANT_ADD(prefetch, gpu_system_memory) { .kind = GPU_SYSTEM };
 
 static bool is_at_rest(const struct memory *m)
 {
@@ -56,7 +56,7 @@ static bool is_at_rest(const struct memory *m)
 	}
 }
 
-FIXTURE_SETUP(prefetched)
+FIXTURE_SETUP(prefetch)
 {
 	need("on-demand");
 	need("follows-moves");
@@ -66,7 +66,7 @@ FIXTURE_SETUP(prefetched)
 	self->all = (struct piece){ &self->buf, self->mr, 0, SIZE };
 }
 
-FIXTURE_TEARDOWN(prefetched)
+FIXTURE_TEARDOWN(prefetch)
 {
 	mr_close(self->mr);
 	if (self->buf.size)
@@ -88,10 +88,10 @@ static long faults(void)
 
 	usleep(50000);
 	if (glob("/sys/kernel/debug/mlx5/*/commands/PAGE_FAULT_RESUME/n", 0, NULL, &found))
-		fail_case("the counts of mlx5_core");
+		fail_case("find the count of PAGE_FAULT_RESUME in debugfs");
 	f = must(fopen(found.gl_pathv[0], "r"));
 	if (fscanf(f, "%ld", &n) != 1)
-		fail_case("read a count");
+		fail_case("read the count of PAGE_FAULT_RESUME");
 	fclose(f);
 	globfree(&found);
 	return n;
@@ -119,7 +119,7 @@ static int move_when_at_rest(int fd, uint32_t delay_ms)
 }
 
 /* Move it, which takes it from the device.  False: such a buffer does not move. */
-static bool moved(FIXTURE_DATA(prefetched) *self, uint32_t delay_ms)
+static bool moved(FIXTURE_DATA(prefetch) *self, uint32_t delay_ms)
 {
 	const struct memory *m = &self->buf;
 
@@ -135,7 +135,7 @@ static bool moved(FIXTURE_DATA(prefetched) *self, uint32_t delay_ms)
 	return true;
 }
 
-static int maps(FIXTURE_DATA(prefetched) *self)
+static int maps(FIXTURE_DATA(prefetch) *self)
 {
 	if (self->buf.kind == UDMABUF)
 		return 1;	/* it does not move, and cannot tell */
@@ -144,7 +144,7 @@ static int maps(FIXTURE_DATA(prefetched) *self)
 }
 
 /* 0 or an errno. */
-static int advise(FIXTURE_DATA(prefetched) *self, enum ibv_advise_mr_advice advice,
+static int advise(FIXTURE_DATA(prefetch) *self, enum ibv_advise_mr_advice advice,
 		  uint32_t flags, uint64_t addr, uint32_t length)
 {
 	struct ibv_sge sge = { addr, length, self->mr->lkey };
@@ -152,14 +152,14 @@ static int advise(FIXTURE_DATA(prefetched) *self, enum ibv_advise_mr_advice advi
 	return ibv_advise_mr(self->e.pd, advice, flags, &sge, 1);
 }
 
-static bool works(FIXTURE_DATA(prefetched) *self, uint32_t seed)
+static bool works(FIXTURE_DATA(prefetch) *self, uint32_t seed)
 {
 	return key_writes(&self->e, self->mr->rkey, IOVA, &self->all, 1, seed) &&
 	       key_reads(&self->e, self->mr->rkey, IOVA, &self->all, 1, seed + 1);
 }
 
 /* Without a prefetch there is a fault after a move; that shows that faults are counted. */
-TEST_F(prefetched, is_not_faulted)
+TEST_F(prefetch, prefetched_buffer_is_not_faulted)
 {
 	static uint32_t seed;
 	long before = faults();
@@ -187,7 +187,7 @@ TEST_F(prefetched, is_not_faulted)
 }
 
 /* What is asked for is a part, what is mapped is the buffer. */
-TEST_F(prefetched, is_there_as_a_whole)
+TEST_F(prefetch, prefetch_of_a_part_maps_the_buffer)
 {
 	static const struct { uint64_t at; uint32_t n; } part[] = {
 		{ 0, 1 }, { SIZE - 1, 1 }, { PAGE + 5, 3 * PAGE }, { 0, SIZE },
@@ -206,7 +206,7 @@ TEST_F(prefetched, is_there_as_a_whole)
 }
 
 /* Without the flag the call does not wait; it happens a little later. */
-TEST_F(prefetched, is_there_soon_without_FLUSH)
+TEST_F(prefetch, prefetch_without_flush_maps_it_soon)
 {
 	for (int i = 0; i < 3; i++) {
 		double began = now();
@@ -226,7 +226,7 @@ TEST_F(prefetched, is_there_soon_without_FLUSH)
 }
 
 /* The bytes are not where it goes to yet. */
-TEST_F(prefetched, waits_for_a_move_that_is_late)
+TEST_F(prefetch, prefetch_waits_for_a_late_move)
 {
 	double began;
 	long before;
@@ -245,7 +245,7 @@ TEST_F(prefetched, waits_for_a_move_that_is_late)
 	ASSERT_EQ(before, faults());
 }
 
-TEST_F(prefetched, ends_at_the_edges_of_its_region)
+TEST_F(prefetch, prefetch_past_the_mr_is_efault)
 {
 	static const struct { uint64_t at; uint32_t n; } tries[] = {
 		{ IOVA - 1, 1 }, { IOVA - 1, 2 }, { IOVA - PAGE, PAGE }, { IOVA, SIZE + 1 },
@@ -260,7 +260,7 @@ TEST_F(prefetched, ends_at_the_edges_of_its_region)
 
 			EXPECT_EQ(EFAULT, advise(self, advices[a], FLUSH, tries[i].at,
 						 tries[i].n)) {
-				TH_LOG("%u bytes at %#llx", tries[i].n,
+				TH_LOG("prefetch of %u bytes at %#llx", tries[i].n,
 				       (unsigned long long)tries[i].at);
 			}
 			EXPECT_EQ(!moves, maps(self));
@@ -269,7 +269,7 @@ TEST_F(prefetched, ends_at_the_edges_of_its_region)
 	ASSERT_TRUE(works(self, 1));
 }
 
-TEST_F(prefetched, is_named_by_its_key_in_its_pd)
+TEST_F(prefetch, prefetch_with_wrong_key_or_pd_is_refused)
 {
 	struct ibv_sge sge = { IOVA, SIZE, self->mr->lkey };
 	struct ibv_pd *pd = must(ibv_alloc_pd(self->e.ctx));
@@ -294,7 +294,7 @@ TEST_F(prefetched, is_named_by_its_key_in_its_pd)
 }
 
 /* A prefetch for writing needs the right to write, which a rereg gives and takes. */
-TEST_F(prefetched, for_writing_needs_the_right)
+TEST_F(prefetch, prefetch_for_write_without_right_is_eperm)
 {
 	mr_close(self->mr);
 	self->mr = memory_reg(&self->buf, self->e.pd, REMOTE_READ);
@@ -314,7 +314,7 @@ TEST_F(prefetched, for_writing_needs_the_right)
 }
 
 /* After a rereg the prefetch is that of the PD and the memory that the region has now. */
-TEST_F(prefetched, follows_a_rereg)
+TEST_F(prefetch, prefetch_follows_a_rereg)
 {
 	struct ibv_pd *pd = must(ibv_alloc_pd(self->e.ctx));
 	struct ibv_sge sge = { IOVA, SIZE, self->mr->lkey };
@@ -342,7 +342,7 @@ TEST_F(prefetched, follows_a_rereg)
 }
 
 /* Pinned memory is always there: as with ordinary memory, the call knows no such key. */
-TEST_F(prefetched, is_not_what_is_pinned)
+TEST_F(prefetch, prefetch_of_pinned_memory_is_enoent)
 {
 	static const enum memory_kind pinned[] = { HOST, MEMFD };
 
@@ -368,20 +368,20 @@ TEST_F(prefetched, is_not_what_is_pinned)
 	}
 }
 
-FIXTURE(lost)
+FIXTURE(prefetch_error)
 {
 	struct ends e;
 	struct memory buf;
 	struct ibv_mr *mr;
 };
 
-FIXTURE_SETUP(lost)
+FIXTURE_SETUP(prefetch_error)
 {
 	need("follows-moves");
 	ends_open(&self->e);
 }
 
-FIXTURE_TEARDOWN(lost)
+FIXTURE_TEARDOWN(prefetch_error)
 {
 	mr_close(self->mr);
 	memory_close(&self->buf);
@@ -391,7 +391,7 @@ FIXTURE_TEARDOWN(lost)
 		EXPECT_EQ(0, gpu_bind());
 }
 
-static int advise_lost(FIXTURE_DATA(lost) *self, uint32_t flags)
+static int advise_lost(FIXTURE_DATA(prefetch_error) *self, uint32_t flags)
 {
 	struct ibv_sge sge = { IOVA, SIZE, self->mr->lkey };
 
@@ -399,7 +399,7 @@ static int advise_lost(FIXTURE_DATA(lost) *self, uint32_t flags)
 }
 
 /* The errno is the exporter's, if the call waits to see it. */
-TEST_F(lost, by_its_exporter_has_its_errno)
+TEST_F(prefetch_error, prefetch_returns_the_errno_of_the_exporter)
 {
 	static const int errors[] = { ENOMEM, EBUSY, EIO, EINVAL, ENODEV };
 	struct piece all;
@@ -423,7 +423,7 @@ TEST_F(lost, by_its_exporter_has_its_errno)
 	ASSERT_EQ(0, advise_lost(self, 0));
 }
 
-TEST_F(lost, with_its_GPU_is_ENODEV)
+TEST_F(prefetch_error, prefetch_after_unbind_of_the_gpu_is_enodev)
 {
 	memory_open(&self->buf, GPU_VRAM, SIZE);
 	self->mr = memory_reg(&self->buf, self->e.pd, RWA);

@@ -97,7 +97,7 @@ static bool is_shut(FIXTURE_DATA(window) *self, uint32_t rkey)
 	       key_refuses(&self->e, IBV_WR_RDMA_READ, rkey, addr, 8, &self->all, 1);
 }
 
-TEST_F(window, carries_every_operation)
+TEST_F(window, window_carries_every_operation)
 {
 	for (int i = 0; i < 2; i++) {
 		struct ibv_mw *mw = open_window(self, types[i]);
@@ -108,7 +108,7 @@ TEST_F(window, carries_every_operation)
 	}
 }
 
-TEST_F(window, ends_at_its_edges)
+TEST_F(window, access_past_the_window_is_refused)
 {
 	uint64_t start = self->buf.iova + FROM;
 	const struct { uint64_t at; uint32_t n; } tries[] = {
@@ -130,7 +130,7 @@ TEST_F(window, ends_at_its_edges)
 	}
 }
 
-TEST_F(window, has_the_rights_that_it_was_given)
+TEST_F(window, window_has_the_access_it_was_given)
 {
 	uint64_t addr = self->buf.iova + FROM;
 
@@ -145,7 +145,7 @@ TEST_F(window, has_the_rights_that_it_was_given)
 	}
 }
 
-TEST_F(window, of_type_2_may_begin_at_0)
+TEST_F(window, type_2_window_may_be_zero_based)
 {
 	struct ibv_mw *mw = window_alloc(self->e.pd, IBV_MW_TYPE_2);
 
@@ -157,7 +157,7 @@ TEST_F(window, of_type_2_may_begin_at_0)
 	ASSERT_EQ(0, ibv_dealloc_mw(mw));
 }
 
-TEST_F(window, is_bound_elsewhere_with_another_key)
+TEST_F(window, rebind_shuts_the_old_key)
 {
 	struct ibv_mw *mw = open_window(self, IBV_MW_TYPE_1);
 	uint32_t before = mw->rkey;
@@ -174,7 +174,7 @@ TEST_F(window, is_bound_elsewhere_with_another_key)
 	ASSERT_EQ(0, ibv_dealloc_mw(mw));
 }
 
-TEST_F(window, of_type_2_is_invalidated_by_either_end)
+TEST_F(window, either_end_invalidates_a_type_2_window)
 {
 	for (int i = 0; i < 2; i++) {
 		struct ibv_mw *mw = open_window(self, IBV_MW_TYPE_2);
@@ -190,7 +190,7 @@ TEST_F(window, of_type_2_is_invalidated_by_either_end)
 	}
 }
 
-TEST_F(window, on_a_region_that_ends_is_shut)
+TEST_F(window, dereg_shuts_the_window_or_is_einval)
 {
 	for (int i = 0; i < 2; i++) {
 		struct ibv_mw *mw = open_window(self, types[i]);
@@ -211,7 +211,7 @@ TEST_F(window, on_a_region_that_ends_is_shut)
 }
 
 /* New memory may have a new key, and the window is bound to the old one. */
-TEST_F(window, on_a_region_with_other_memory_is_shut)
+TEST_F(window, rereg_shuts_the_window_or_is_einval)
 {
 	struct memory next;
 
@@ -240,7 +240,7 @@ TEST_F(window, on_a_region_with_other_memory_is_shut)
 #define TRIES 64
 
 /* A device may give the key of a region that ended to the next one, in another PD too. */
-TEST_F(window, does_not_lead_to_the_next_owner_of_its_key)
+TEST_F(window, window_does_not_reach_a_reused_key)
 {
 	struct ibv_pd *pd = must(ibv_alloc_pd(self->e.ctx));
 	struct ibv_mw *mw = open_window(self, IBV_MW_TYPE_1);
