@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * A kernel user exports its device memory as a dma-buf
+ * A ULP exports its device memory as a dma-buf
  *
  * The dma-buf goes to a process (export), or to an importer that is here (importer), which
  * uses all that an importer can use: a pin, a vmap, and a map for DMA if the device does any.
@@ -26,7 +26,7 @@ int run_export(struct dm_user *u, const char *arg)
 	struct dma_buf *dmabuf;
 	int fd;
 
-	EXPECT(u, u->dms == 1, "hold it first");
+	EXPECT(u, u->dms == 1, "export with %u DMs, not 1", u->dms);
 	dmabuf = ib_dm_export(u->dm[0]);
 	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);
@@ -106,7 +106,7 @@ static int take_locked(struct dm_user *u, struct importer *i)
 	if (IS_ERR(i->sgt))
 		return PTR_ERR_OR_ZERO(xchg(&i->sgt, NULL));
 	EXPECT(u, i->sgt->nents == 1 && sg_dma_len(i->sgt->sgl) == i->dmabuf->size,
-	       "%u pieces, the first of %u bytes", i->sgt->nents, sg_dma_len(i->sgt->sgl));
+	       "the map has %u pieces, %u bytes first", i->sgt->nents, sg_dma_len(i->sgt->sgl));
 	return 0;
 }
 
@@ -151,7 +151,8 @@ static int is_told(struct dm_user *u, struct importer *i)
 	int pin, vmap, attach, begin;
 
 	EXPECT(u, i->told == 1, "the importer was told %u times", i->told);
-	EXPECT(u, !i->pinned && !i->sgt && iosys_map_is_null(&i->map), "it has something yet");
+	EXPECT(u, !i->pinned && !i->sgt && iosys_map_is_null(&i->map),
+	       "the importer still has a pin or a map");
 
 	dma_resv_lock(i->dmabuf->resv, NULL);
 	pin = dma_buf_pin(i->attach);
@@ -169,7 +170,7 @@ static int is_told(struct dm_user *u, struct importer *i)
 	/* An attach takes memory, so in a test of faults it may fail before it is refused. */
 	EXPECT(u, pin == -ENODEV && vmap == -ENODEV && begin == -ENODEV &&
 	       (attach == -ENODEV || attach == -ENOMEM),
-	       "afterwards: pin %d, vmap %d, attach %d, begin %d", pin, vmap, attach, begin);
+	       "after the free: pin %d, vmap %d, attach %d, begin %d", pin, vmap, attach, begin);
 	return attach == -ENOMEM ? attach : 0;
 }
 
@@ -184,7 +185,8 @@ static int free_under_importer(struct dm_user *u, struct importer *i)
 	i->dmabuf = ib_dm_export(dm);
 	if (IS_ERR(i->dmabuf))
 		return PTR_ERR_OR_ZERO(xchg(&i->dmabuf, NULL));
-	EXPECT(u, i->dmabuf->size == PAGE_ALIGN(SIZE), "%zu bytes", i->dmabuf->size);
+	EXPECT(u, i->dmabuf->size == PAGE_ALIGN(SIZE), "the dma-buf has %zu bytes",
+	       i->dmabuf->size);
 
 	err = import(u, i);
 	if (err)

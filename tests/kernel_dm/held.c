@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Device memory that a kernel user keeps from one command to the next
+ * Device memory that a ULP keeps from one command to the next
  *
- * A process looks meanwhile whether it finds anything of it, or leaves what the kernel user is
+ * A process looks meanwhile whether it finds anything of it, or leaves what the ULP is
  * not to find; or the device leaves.
  */
 
@@ -44,7 +44,7 @@ static int fill_piece(struct dm_user *u, struct ib_dm *dm, u64 size, struct ib_m
 		status = user_rdma(u, 0, PUT, in_host(u, 0), min_t(u64, HOST_SIZE, size - at),
 				   of_rkey(mr, at));
 		if (status)
-			err = user_finds(u, "fill at %llu: %d", at, status);
+			err = user_finds(u, "RDMA write at %llu: status %d", at, status);
 	}
 	return err;
 }
@@ -58,7 +58,7 @@ static int zero_piece(struct dm_user *u, struct ib_dm *dm, u64 size, struct ib_m
 	err = ib_memcpy_from_dm(u->host, dm, 0, PAGE_SIZE);
 	if (err)
 		return err;
-	EXPECT(u, !memchr_inv(u->host, 0, PAGE_SIZE), "the CPU reads what is not 0");
+	EXPECT(u, !memchr_inv(u->host, 0, PAGE_SIZE), "the CPU reads bytes that are not 0");
 	for (at = PAGE_SIZE; at < size; at += n) {
 		n = min_t(u64, HOST_SIZE, size - at);
 		memset(u->host, 0x5a, HOST_SIZE);
@@ -66,7 +66,7 @@ static int zero_piece(struct dm_user *u, struct ib_dm *dm, u64 size, struct ib_m
 		status = user_rdma(u, 0, GET, in_host(u, 0), n, of_rkey(mr, at));
 		user_host_for_cpu(u);
 		other = memchr_inv(u->host, 0, n);
-		EXPECT(u, !status, "read at %llu: %d", at, status);
+		EXPECT(u, !status, "RDMA read at %llu: status %d", at, status);
 		EXPECT(u, !other, "byte %llu is not 0", at + (other - (void *)u->host));
 	}
 	return 0;
@@ -79,7 +79,7 @@ static int each_piece(struct dm_user *u, int (*what)(struct dm_user *u, struct i
 	struct ib_mr *mr;
 	int err = 0, i;
 
-	EXPECT(u, u->dms, "nothing is kept");
+	EXPECT(u, u->dms, "the ULP holds no DM");
 	for (i = 0; !err && i < u->dms; i++) {
 		struct ib_dm *dm = u->dm[i];
 
@@ -121,7 +121,7 @@ int run_hold(struct dm_user *u, const char *arg)
 	struct ib_mr *mr;
 	int err;
 
-	EXPECT(u, !u->dms, "there is other DM");
+	EXPECT(u, !u->dms, "the ULP has DM already");
 	err = user_alloc(u, HELD_SIZE, &dm);
 	if (err)
 		return err;
@@ -136,7 +136,7 @@ int run_is_held(struct dm_user *u, const char *arg)
 	u32 seed = HELD_SEED;
 	int err, status;
 
-	EXPECT(u, u->dms == 1 && u->mrs == 2, "it has %u DMs and %u MRs", u->dms, u->mrs);
+	EXPECT(u, u->dms == 1 && u->mrs == 2, "%u DMs and %u MRs, not 1 and 2", u->dms, u->mrs);
 	if (*arg) {
 		err = kstrtou32(arg, 0, &seed);
 		if (err)
@@ -149,11 +149,11 @@ int run_is_held(struct dm_user *u, const char *arg)
 	status = user_rdma(u, 0, GET, in_host(u, 0), PAGE_SIZE, of_rkey(u->mr[1], 0));
 	if (status < 0)
 		return status;
-	EXPECT(u, !status, "read: status %d", status);
+	EXPECT(u, !status, "RDMA read: status %d", status);
 	user_host_for_cpu(u);
 	fill(u->host + PAGE_SIZE, HELD_AT + PAGE_SIZE, seed);
 	err = memcmp(u->host, u->host + PAGE_SIZE + HELD_AT, PAGE_SIZE);
 	user_host_for_device(u);
-	EXPECT(u, !err, "other bytes are read");
+	EXPECT(u, !err, "RDMA read returned other bytes");
 	return 0;
 }

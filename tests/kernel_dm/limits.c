@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What a kernel user cannot have: more device memory than there is, what is beyond its end, a
+ * What a ULP cannot have: more device memory than there is, what is beyond its end, a
  * region in the PD of another device, and an end while there is a region
  */
 
@@ -23,9 +23,9 @@ int run_busy(struct dm_user *u, const char *arg)
 
 	while (!err && u->mrs) {
 		ret = ib_free_dm(dm);
-		EXPECT(u, ret == -EBUSY, "free under %u MRs: %d", u->mrs, ret);
+		EXPECT(u, ret == -EBUSY, "free of DM with %u MRs: %d, not -EBUSY", u->mrs, ret);
 		ret = user_rdma(u, 0, GET, in_host(u, 0), 500, of_rkey(u->mr[u->mrs - 1], 0));
-		EXPECT(u, !ret, "read after that: %d", ret);
+		EXPECT(u, !ret, "RDMA read after a free that was refused: %d", ret);
 		err = check_pattern(u, dm, 0, PAGE_SIZE, 4) ?: user_dereg_last(u);
 	}
 	if (err)
@@ -33,7 +33,7 @@ int run_busy(struct dm_user *u, const char *arg)
 
 	u->dms--;
 	ret = ib_free_dm(dm);
-	EXPECT(u, !ret, "free: %d", ret);
+	EXPECT(u, !ret, "free of DM without MRs: %d", ret);
 	return 0;
 }
 
@@ -59,23 +59,25 @@ int run_ranges(struct dm_user *u, const char *arg)
 		u64 offset = beyond[i].offset, length = beyond[i].length;
 
 		ret = user_reg(u, dm, offset, length, WRITES, &mr);
-		EXPECT(u, ret == -EINVAL, "reg %llu at %llu: %d", length, offset, ret);
-		ret = ib_memcpy_to_dm(dm, offset, &byte, length);
-		EXPECT(u, ret == -EINVAL, "copy %llu to %llu: %d", length, offset, ret);
-		ret = ib_memcpy_from_dm(&byte, dm, offset, length);
-		EXPECT(u, ret == -EINVAL && byte == 0x5a, "copy %llu from %llu: %d", length,
+		EXPECT(u, ret == -EINVAL, "reg of %llu bytes at %llu: %d, not -EINVAL", length,
 		       offset, ret);
+		ret = ib_memcpy_to_dm(dm, offset, &byte, length);
+		EXPECT(u, ret == -EINVAL, "copy of %llu bytes to %llu: %d, not -EINVAL", length,
+		       offset, ret);
+		ret = ib_memcpy_from_dm(&byte, dm, offset, length);
+		EXPECT(u, ret == -EINVAL && byte == 0x5a,
+		       "copy of %llu bytes from %llu: %d, not -EINVAL", length, offset, ret);
 	}
 	ret = ib_memcpy_from_dm(&byte, dm, n, 0);
-	EXPECT(u, !ret && byte == 0x5a, "copy nothing from the end: %d", ret);
+	EXPECT(u, !ret && byte == 0x5a, "copy of 0 bytes from the end: %d", ret);
 
 	/* Rights that contradict each other, and one that nobody knows. */
 	ret = user_reg(u, dm, 0, n, IB_ACCESS_REMOTE_WRITE, &mr);
-	EXPECT(u, ret == -EINVAL, "remote without local write: %d", ret);
+	EXPECT(u, ret == -EINVAL, "reg with remote but no local write: %d, not -EINVAL", ret);
 	ret = user_reg(u, dm, 0, n, 1 << 19, &mr);
-	EXPECT(u, ret == -EINVAL, "unknown access flag: %d", ret);
+	EXPECT(u, ret == -EINVAL, "reg with an unknown access flag: %d, not -EINVAL", ret);
 	ret = user_reg(u, dm, 0, n, IB_ACCESS_ON_DEMAND, &mr);
-	EXPECT(u, ret == -EINVAL || ret == -EOPNOTSUPP, "on demand: %d", ret);
+	EXPECT(u, ret == -EINVAL || ret == -EOPNOTSUPP, "reg for on-demand paging: %d", ret);
 	return user_reg(u, dm, 0, n, WRITES, &mr);
 }
 
@@ -89,12 +91,13 @@ int run_too_much(struct dm_user *u, const char *arg)
 
 	for (i = 0; i < ARRAY_SIZE(lengths); i++) {
 		ret = user_alloc(u, lengths[i], &dm);
-		EXPECT(u, ret == -ENOMEM, "%llu bytes: %d", lengths[i], ret);
+		EXPECT(u, ret == -ENOMEM, "alloc of %llu bytes: %d, not -ENOMEM", lengths[i], ret);
 	}
 	ret = user_alloc(u, 0, &dm);
-	EXPECT(u, ret == -EINVAL, "0 bytes: %d", ret);
+	EXPECT(u, ret == -EINVAL, "alloc of 0 bytes: %d, not -EINVAL", ret);
 	dm = ib_alloc_dm(u->device, &strange);
-	EXPECT(u, PTR_ERR(dm) == -EINVAL, "aligned to 2^63: %d", PTR_ERR_OR_ZERO(dm));
+	EXPECT(u, PTR_ERR(dm) == -EINVAL, "alloc aligned to 2^63: %d, not -EINVAL",
+	       PTR_ERR_OR_ZERO(dm));
 	return user_alloc(u, max, &dm);
 }
 
@@ -116,7 +119,8 @@ int run_foreign(struct dm_user *u, struct ib_device *other)
 	if (!IS_ERR(mr))
 		ib_dereg_mr(mr);
 	ib_dealloc_pd(pd);
-	EXPECT(u, PTR_ERR(mr) == -EINVAL, "the PD of another device: %d", PTR_ERR_OR_ZERO(mr));
+	EXPECT(u, PTR_ERR(mr) == -EINVAL, "reg in a PD of another device: %d, not -EINVAL",
+	       PTR_ERR_OR_ZERO(mr));
 	return 0;
 }
 
@@ -132,11 +136,12 @@ static int take_pieces(struct dm_user *u, u64 size)
 	for (i = 0; i < n; i++) {
 		err = user_alloc(u, size, &dm);
 		if (err)
-			return user_finds(u, "piece %llu of %llu, of %llu bytes: %d", i, n, size,
-					  err);
+			return user_finds(u, "alloc of piece %llu of %llu, %llu bytes: %d", i, n,
+					  size, err);
 	}
 	ret = user_alloc(u, size, &dm);
-	EXPECT(u, ret == -ENOMEM, "one more piece of %llu bytes: %d", size, ret);
+	EXPECT(u, ret == -ENOMEM, "alloc of one more piece of %llu bytes: %d, not -ENOMEM", size,
+	       ret);
 	return user_release(u);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * mrfd_kernel_dm: a user of device memory in the kernel.  For tests.
+ * mrfd_kernel_dm: a ULP that uses device memory.  For tests.
  *
  * An open /dev/mrfd_kernel_dm is a user.  What is written to it is a command, and it is done
  * when the write returns, by the thread that writes: so a test can let an allocation fail in
@@ -299,5 +299,5 @@ static void __exit user_exit(void)
 
 module_init(user_init);
 module_exit(user_exit);
-MODULE_DESCRIPTION("A user of device memory in the kernel, for tests");
+MODULE_DESCRIPTION("A ULP that uses device memory, for tests");
 MODULE_LICENSE("GPL");

@@ -53,7 +53,7 @@ static int make_qps(struct dm_user *u)
 	return 0;
 }
 
-/* A kernel user has to know it.  That of the device is that of the other end too. */
+/* A ULP has to know it.  That of the device is that of the other end too. */
 static int set_mac(struct rdma_ah_attr *ah, const struct ib_gid_attr *gid)
 {
 	struct net_device *netdev;
@@ -293,12 +293,12 @@ int user_release(struct dm_user *u)
 	while (u->mrs) {
 		ret = dereg(u->mr[--u->mrs]);
 		if (ret)
-			err = user_finds(u, "dereg: %d", ret);
+			err = user_finds(u, "dereg of an MR: %d", ret);
 	}
 	while (u->dms) {
 		ret = ib_free_dm(u->dm[--u->dms]);
 		if (ret)
-			err = user_finds(u, "free: %d", ret);
+			err = user_finds(u, "free of DM: %d", ret);
 	}
 	WARN_ON(err);
 	return err;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What a kernel user does with device memory: count, keep a ring, copy, give rights
+ * What a ULP does with device memory: count, keep a ring, copy, give rights
  *
  * Each function begins with no DM, and the caller frees what it leaves, also if it fails.
  * All that a peer does, it does by an rkey and through the device.  The CPU looks at DM with
@@ -102,7 +102,7 @@ int run_serve(struct dm_user *u, const char *arg)
 	err = kstrtou32(arg, 0, &qpn);
 	if (err)
 		return err;
-	EXPECT(u, !u->dms, "there is other DM");
+	EXPECT(u, !u->dms, "the ULP has DM already");
 	err = make_counter(u, &dm, &counter) ?: user_connect_to(u, qpn);
 	if (err)
 		return err;
@@ -118,7 +118,7 @@ int run_served(struct dm_user *u, const char *arg)
 
 	if (err)
 		return err;
-	EXPECT(u, u->dms == 1, "nobody is served");
+	EXPECT(u, u->dms == 1, "serve has not run");
 	return check_counter(u, u->dm[0], START + added);
 }
 
@@ -151,7 +151,7 @@ static int ring_op(struct dm_user *u, enum ib_wr_opcode opcode, struct place loc
 
 	if (status < 0)
 		return status;
-	EXPECT(u, !status, "opcode %d: status %d", opcode, status);
+	EXPECT(u, !status, "ring, opcode %d: status %d", opcode, status);
 	return 0;
 }
 
@@ -176,8 +176,8 @@ static int ring_consume(struct dm_user *u, struct ring *r)
 	u64 produced = get64(r->dm, PRODUCED);
 	int err = 0;
 
-	EXPECT(u, produced == r->produced, "the header says %llu, not %llu", produced,
-	       r->produced);
+	EXPECT(u, produced == r->produced, "the header says %llu produced, not %llu",
+	       produced, r->produced);
 	for (; !err && r->consumed < produced; r->consumed++)
 		err = check_pattern(u, r->dm, SLOTS + r->consumed % NR_SLOTS * SLOT_SIZE,
 				    SLOT_SIZE, r->consumed);
@@ -193,8 +193,8 @@ static int ring_look(struct dm_user *u, struct ring *r)
 
 	if (err)
 		return err;
-	EXPECT(u, consumed == r->consumed, "the producer reads %llu, not %llu", consumed,
-	       r->consumed);
+	EXPECT(u, consumed == r->consumed, "the producer reads %llu consumed, not %llu",
+	       consumed, r->consumed);
 	return 0;
 }
 
@@ -234,9 +234,10 @@ static int copy_once(struct dm_user *u, struct ib_dm *dm, u8 *is, u64 at, size_t
 	memset(bytes, 0x5a, sizeof(bytes));
 	if (!dm->vaddr && !IS_ALIGNED(at | n, WORD)) {
 		err = ib_memcpy_to_dm(dm, at, bytes, n);
-		EXPECT(u, err == -EINVAL, "%zu bytes to %llu: %d", n, at, err);
+		EXPECT(u, err == -EINVAL, "copy of %zu bytes to %llu: %d, not -EINVAL", n, at, err);
 		err = ib_memcpy_from_dm(bytes, dm, at, n);
-		EXPECT(u, err == -EINVAL, "%zu bytes from %llu: %d", n, at, err);
+		EXPECT(u, err == -EINVAL, "copy of %zu bytes from %llu: %d, not -EINVAL", n, at,
+		       err);
 		return 0;
 	}
 	fill(is + at, n, seed);
@@ -244,9 +245,10 @@ static int copy_once(struct dm_user *u, struct ib_dm *dm, u8 *is, u64 at, size_t
 	      ib_memcpy_from_dm(bytes, dm, from, end - from);
 	if (err)
 		return err;
-	EXPECT(u, !memcmp(bytes, is + from, end - from), "%zu bytes to %llu", n, at);
+	EXPECT(u, !memcmp(bytes, is + from, end - from),
+	       "copy of %zu bytes to %llu: other bytes are there", n, at);
 	EXPECT(u, !memchr_inv(bytes + (end - from), 0x5a, sizeof(bytes) - (end - from)),
-	       "%llu bytes from %llu and more", end - from, from);
+	       "copy of %llu bytes from %llu wrote more than these", end - from, from);
 	return 0;
 }
 
@@ -285,7 +287,7 @@ int run_copy(struct dm_user *u, const char *arg)
 	else
 		err = -ENOMEM;
 	if (!err && memcmp(is, bytes, COPY_SIZE))
-		err = user_finds(u, "a byte has changed that nobody has copied");
+		err = user_finds(u, "a byte of the DM has changed that no copy named");
 	kvfree(is);
 	kvfree(bytes);
 	return err;
@@ -341,8 +343,8 @@ static int region_op(struct dm_user *u, struct ib_dm *dm, int nr, enum ib_wr_opc
 	status = user_rdma(u, nr % 2, opcode, in_host(u, 0), n, of_rkey(u->mr[nr], at));
 	if (status < 0)
 		return status;
-	EXPECT(u, status == expected, "region %d, opcode %d, %u bytes at %llu: status %d", nr,
-	       opcode, n, at, status);
+	EXPECT(u, status == expected, "region %d, opcode %d, %u bytes at %llu: status %d, not %d",
+	       nr, opcode, n, at, status, expected);
 	if (status)
 		return user_connect(u) ?: check_pattern(u, dm, 0, REGIONS_SIZE, 3);
 
@@ -352,7 +354,7 @@ static int region_op(struct dm_user *u, struct ib_dm *dm, int nr, enum ib_wr_opc
 	fill(u->host + n, REGIONS_SIZE, 3);
 	err = memcmp(u->host, u->host + n + r->offset + at, n);
 	user_host_for_device(u);
-	EXPECT(u, !err, "region %d: other bytes are read", nr);
+	EXPECT(u, !err, "region %d: RDMA read returned other bytes", nr);
 	return 0;
 }
 
@@ -367,8 +369,8 @@ static int region_local(struct dm_user *u, struct ib_dm *dm, int nr, u64 at, u32
 	status = user_rdma(u, 0, GET, of_lkey(u->mr[nr], at), n, of_rkey(u->mr[0], 0));
 	if (status < 0)
 		return status;
-	EXPECT(u, !status == (may && inside), "region %d, %u bytes to %llu: status %d", nr, n, at,
-	       status);
+	EXPECT(u, !status == (may && inside), "region %d, read of %u bytes to %llu: status %d",
+	       nr, n, at, status);
 	if (status)
 		return user_connect(u) ?: check_pattern(u, dm, 0, REGIONS_SIZE, 3);
 
