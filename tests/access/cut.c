@@ -40,7 +40,9 @@ static const struct role {
 };
 
 enum way { TAKE_RIGHTS, TAKE_PD, TAKE_MEMORY, DEREG, WAYS };
-static const char *const way_names[] = { "rights", "PD", "memory", "dereg" };
+static const char *const way_names[] = {
+	"rereg of the access", "rereg of the PD", "rereg to other memory", "dereg",
+};
 
 FIXTURE(cut)
 {
@@ -114,7 +116,7 @@ static void start(FIXTURE_DATA(cut) *self, struct pair *pair, struct ibv_mr *mr)
 	wr.wr.rdma.remote_addr = addr;
 	wr.wr.rdma.rkey = remote->rkey;
 	if ((errno = ibv_post_send(pair->qp[0], &wr, &bad)))
-		fail_case("post");
+		fail_case("post the request");
 }
 
 /* The completion of the request; that of a receive may come before it. */
@@ -144,7 +146,7 @@ static void wait_for_middle(FIXTURE_DATA(cut) *self, const struct memory *sink, 
 	}
 	while (__atomic_load_n(p, __ATOMIC_RELAXED) == 0x22)
 		if (now() > end)
-			fail_case("no data arrives");
+			fail_case("no data arrived within 60 s");
 }
 
 static int take_away(FIXTURE_DATA(cut) *self, enum way way, struct ibv_mr *mr)
@@ -183,7 +185,7 @@ static bool cut_one(struct __test_metadata *_metadata, FIXTURE_DATA(cut) *self, 
 
 	began = now();
 	EXPECT_EQ(0, take_away(self, way, mr)) {
-		TH_LOG("%s: %s", way_names[way], strerror(errno));
+		TH_LOG("%s failed: %s", way_names[way], strerror(errno));
 	}
 	if (self->role->written)
 		memcpy(left, self->at.cpu, self->length);
@@ -194,16 +196,18 @@ static bool cut_one(struct __test_metadata *_metadata, FIXTURE_DATA(cut) *self, 
 	status = finish(&pair);
 	if (self->role->written) {
 		EXPECT_EQ(0, memcmp(left, self->at.cpu, self->length)) {
-			TH_LOG("%s: written after the return", way_names[way]);
+			TH_LOG("memory was written after %s returned", way_names[way]);
 		}
 	} else {
 		EXPECT_EQ(NULL, memchr(self->peer.cpu, POISON, self->length)) {
-			TH_LOG("%s: read after the return", way_names[way]);
+			TH_LOG("memory was read after %s returned", way_names[way]);
 		}
 	}
 	/* A message may go on only if the MR is on other memory at the same address. */
 	if (self->role->written && status == IBV_WC_SUCCESS && left[self->length - 1] != 0x11) {
-		EXPECT_EQ(TAKE_MEMORY, way) { TH_LOG("a message that was cut succeeded"); }
+		EXPECT_EQ(TAKE_MEMORY, way) {
+			TH_LOG("the message succeeded, though %s cut it", way_names[way]);
+		}
 	}
 	pair_close(&pair);
 	if (way != DEREG)
@@ -225,13 +229,13 @@ static void whole_one(FIXTURE_DATA(cut) *self)
 	began = now();
 	start(self, &pair, mr);
 	if (finish(&pair))
-		fail_case("a message fails");
+		fail_case("a message failed from which nothing was taken away");
 	self->whole = now() - began;
 	pair_close(&pair);
 	mr_close(mr);
 }
 
-TEST_F_TIMEOUT(cut, in_the_middle, 120)
+TEST_F_TIMEOUT(cut, no_packet_touches_memory_after_rereg_or_dereg, 120)
 {
 	for (self->length = self->at.size; ; self->length /= 2) {
 		whole_one(self);
@@ -248,8 +252,8 @@ TEST_F_TIMEOUT(cut, in_the_middle, 120)
 			continue;
 		while (now() < end || caught < LEAST)
 			caught += cut_one(_metadata, self, way, rounds++);
-		TH_LOG("%s of the %s taken: %d of %d in the middle", way_names[way],
-		       self->role->name, caught, rounds);
+		TH_LOG("%s, MR as %s: %d of %d in the middle of the message",
+		       way_names[way], self->role->name, caught, rounds);
 		EXPECT_LE(LEAST, caught);
 	}
 }

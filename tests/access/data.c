@@ -23,7 +23,7 @@ static size_t range_start(const struct range *r, size_t size)
 #define for_each_range(r) \
 	for (const struct range *r = ranges; r < ranges + sizeof(ranges) / sizeof(*ranges); r++)
 
-TEST_F(fd_mr, rdma_write_puts_the_bytes_there_and_nowhere_else)
+TEST_F(fd_mr, write_lands_in_the_buffer_and_nowhere_else)
 {
 	for_each_range(r) {
 		size_t at = range_start(r, self->buf.size);
@@ -38,7 +38,7 @@ TEST_F(fd_mr, rdma_write_puts_the_bytes_there_and_nowhere_else)
 	}
 }
 
-TEST_F(fd_mr, rdma_read_fetches_the_bytes)
+TEST_F(fd_mr, read_returns_the_bytes_of_the_buffer)
 {
 	for_each_range(r) {
 		size_t at = range_start(r, self->buf.size);
@@ -83,7 +83,7 @@ TEST_F(fd_mr, receive_lands_in_the_buffer)
 	}
 }
 
-TEST_F(fd_mr, send_takes_from_the_buffer)
+TEST_F(fd_mr, send_carries_the_bytes_of_the_buffer)
 {
 	for_each_range(r) {
 		size_t at = range_start(r, self->buf.size);
@@ -112,7 +112,7 @@ TEST_F(fd_mr, one_buffer_is_source_and_target)
 	ASSERT_TRUE(filled(self->buf.cpu + 40001, n, 5, "read"));
 }
 
-TEST_F(fd_mr, a_region_begins_at_its_offset)
+TEST_F(fd_mr, mr_begins_at_its_offset)
 {
 	const size_t offset = 3 * PAGE + 17, n = 2 * PAGE + 100;
 	const uint64_t iova = 0x123456000ul + 17;
@@ -131,7 +131,7 @@ TEST_F(fd_mr, a_region_begins_at_its_offset)
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
-TEST_F(fd_mr, ibv_reg_mr_fd_begins_at_addr_modulo_page)
+TEST_F(fd_mr, ibv_reg_mr_fd_takes_the_offset_from_the_address)
 {
 	void *addr = (void *)(IOVA + 5 * PAGE + 100);
 	struct ibv_mr *mr = must(ibv_reg_mr_fd(self->pair.pd, addr, 1000, IBV_MR_FD_TYPE_DMABUF,
@@ -146,7 +146,7 @@ TEST_F(fd_mr, ibv_reg_mr_fd_begins_at_addr_modulo_page)
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
-TEST_F(fd_mr, ibv_reg_dmabuf_mr_works_alike)
+TEST_F(fd_mr, write_lands_in_mr_of_ibv_reg_dmabuf_mr)
 {
 	struct ibv_mr *mr = must(ibv_reg_dmabuf_mr(self->pair.pd, PAGE, 2 * PAGE, PAGE,
 						   self->buf.fd, RWA));
@@ -206,7 +206,7 @@ TEST_F(fd_mr, atomic_write_stores_eight_bytes)
 	ASSERT_TRUE(memory_only_changed(&self->buf, 16, 8));
 }
 
-TEST_F(fd_mr, misaligned_atomics_are_refused)
+TEST_F(fd_mr, misaligned_fetch_and_add_is_refused)
 {
 	ASSERT_EQ(IBV_WC_REM_INV_REQ_ERR,
 		  fetch_add_unchecked(&self->pair, self->host_mr, IOVA + 4, self->mr->rkey));
@@ -257,7 +257,7 @@ FIXTURE_TEARDOWN(memfd_mr)
 	memory_close(&self->buf);
 }
 
-TEST_F(memfd_mr, what_was_written_is_flushed_if_allowed)
+TEST_F(memfd_mr, flush_needs_access_flush_global)
 {
 	uint64_t at = IOVA + 3 * PAGE - 8;
 

@@ -21,33 +21,33 @@ static struct ibv_mr *reg_page(FIXTURE_DATA(fd_mr) *self, uint64_t offset, uint6
 				       self->buf.fd, access));
 }
 
-TEST_F(fd_mr, a_write_one_byte_past_the_end_writes_nothing)
+TEST_F(fd_mr, write_one_byte_past_the_end_writes_nothing)
 {
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
 		  write_at(self, IOVA + self->buf.size - 5000, 5001, self->mr->rkey));
 	ASSERT_TRUE(memory_untouched(&self->buf));
 }
 
-TEST_F(fd_mr, a_write_of_the_byte_after_the_end_is_refused)
+TEST_F(fd_mr, write_after_the_end_is_refused)
 {
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
 		  write_at(self, IOVA + self->buf.size, 1, self->mr->rkey));
 	ASSERT_TRUE(memory_untouched(&self->buf));
 }
 
-TEST_F(fd_mr, a_write_before_the_start_is_refused)
+TEST_F(fd_mr, write_before_the_start_is_refused)
 {
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, write_at(self, IOVA - 1, 2, self->mr->rkey));
 	ASSERT_TRUE(memory_untouched(&self->buf));
 }
 
-TEST_F(fd_mr, an_address_that_wraps_is_refused)
+TEST_F(fd_mr, write_that_wraps_is_refused)
 {
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, write_at(self, -16ull, 64, self->mr->rkey));
 	ASSERT_TRUE(memory_untouched(&self->buf));
 }
 
-TEST_F(fd_mr, a_region_with_a_small_iova_is_safe_from_an_address_that_wraps)
+TEST_F(fd_mr, write_that_wraps_to_iova_0_is_refused)
 {
 	struct ibv_mr *mr = reg_page(self, 0, 0, RWA);
 
@@ -56,7 +56,7 @@ TEST_F(fd_mr, a_region_with_a_small_iova_is_safe_from_an_address_that_wraps)
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
-TEST_F(fd_mr, a_read_past_the_end_is_refused)
+TEST_F(fd_mr, read_past_the_end_is_refused)
 {
 	memset(self->host.cpu, 0x55, SIZE);
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
@@ -66,7 +66,7 @@ TEST_F(fd_mr, a_read_past_the_end_is_refused)
 		ASSERT_EQ(0x55, self->host.cpu[i]);
 }
 
-TEST_F(fd_mr, a_receive_past_the_end_is_refused)
+TEST_F(fd_mr, receive_past_the_end_is_refused)
 {
 	post_recv(&self->pair, self->mr, IOVA + self->buf.size - 100, 200);
 	ASSERT_NE(IBV_WC_SUCCESS, rdma_op(&self->pair, IBV_WR_SEND, self->host_mr,
@@ -74,7 +74,7 @@ TEST_F(fd_mr, a_receive_past_the_end_is_refused)
 	ASSERT_TRUE(memory_untouched(&self->buf));
 }
 
-TEST_F(fd_mr, an_atomic_past_the_end_is_refused)
+TEST_F(fd_mr, atomic_past_the_end_is_refused)
 {
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
 		  atomic_op(&self->pair, IBV_WR_ATOMIC_FETCH_AND_ADD, self->host_mr,
@@ -82,14 +82,14 @@ TEST_F(fd_mr, an_atomic_past_the_end_is_refused)
 	ASSERT_TRUE(memory_untouched(&self->buf));
 }
 
-TEST_F(fd_mr, an_atomic_write_past_the_end_is_refused)
+TEST_F(fd_mr, atomic_write_past_the_end_is_refused)
 {
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
 		  atomic_write(&self->pair, IOVA + self->buf.size, self->mr->rkey, 1));
 	ASSERT_TRUE(memory_untouched(&self->buf));
 }
 
-TEST_F(fd_mr, a_region_is_all_of_the_buffer_that_can_be_reached)
+TEST_F(fd_mr, mr_of_one_page_does_not_reach_the_next)
 {
 	struct ibv_mr *mr = reg_page(self, PAGE, IOVA, RWA);
 
@@ -112,20 +112,20 @@ static enum ibv_wc_status try_with(FIXTURE_DATA(fd_mr) *self, int access, enum i
 	return status;
 }
 
-TEST_F(fd_mr, no_remote_write_without_the_right)
+TEST_F(fd_mr, write_without_remote_write_is_refused)
 {
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
 		  try_with(self, RWA & ~REMOTE_WRITE, IBV_WR_RDMA_WRITE));
 	ASSERT_TRUE(memory_untouched(&self->buf));
 }
 
-TEST_F(fd_mr, no_remote_read_without_the_right)
+TEST_F(fd_mr, read_without_remote_read_is_refused)
 {
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
 		  try_with(self, RWA & ~REMOTE_READ, IBV_WR_RDMA_READ));
 }
 
-TEST_F(fd_mr, no_remote_atomic_without_the_right)
+TEST_F(fd_mr, atomic_without_remote_atomic_is_refused)
 {
 	need("atomics");
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, try_with(self, RWA & ~REMOTE_ATOMIC,
@@ -133,7 +133,7 @@ TEST_F(fd_mr, no_remote_atomic_without_the_right)
 	ASSERT_TRUE(memory_untouched(&self->buf));
 }
 
-TEST_F(fd_mr, no_receive_without_local_write)
+TEST_F(fd_mr, receive_without_local_write_is_refused)
 {
 	struct ibv_mr *mr = reg_page(self, 0, IOVA, 0);
 
@@ -144,7 +144,7 @@ TEST_F(fd_mr, no_receive_without_local_write)
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
-TEST_F(fd_mr, the_rkey_is_dead_after_dereg)
+TEST_F(fd_mr, rkey_is_refused_after_dereg)
 {
 	struct ibv_mr *mr = reg_page(self, 0, IOVA, RWA);
 	uint32_t rkey = mr->rkey;
@@ -193,7 +193,7 @@ static bool window_is_refused(FIXTURE_DATA(fd_mr) *self, uint64_t addr, uint64_t
 	return !ibv_dealloc_mw(mw) && refused;
 }
 
-TEST_F(fd_mr, a_memory_window_binds_and_carries_data)
+TEST_F(fd_mr, window_carries_writes_until_dealloc)
 {
 	struct ibv_mw *mw = window_of_type_2(self);
 	uint32_t rkey;
@@ -212,19 +212,19 @@ TEST_F(fd_mr, a_memory_window_binds_and_carries_data)
 	ASSERT_EQ(IBV_WC_REM_ACCESS_ERR, write_at(self, IOVA + PAGE + 1, 8, rkey));
 }
 
-TEST_F(fd_mr, a_memory_window_does_not_reach_past_the_region)
+TEST_F(fd_mr, window_does_not_reach_past_its_mr)
 {
 	ASSERT_TRUE(window_is_refused(self, IOVA + self->buf.size - 5, 6, 6));
 	ASSERT_TRUE(memory_only_changed(&self->buf, self->buf.size - 5, 5));
 }
 
-TEST_F(fd_mr, a_memory_window_that_wraps_is_refused)
+TEST_F(fd_mr, window_that_wraps_is_refused)
 {
 	ASSERT_TRUE(window_is_refused(self, IOVA + 8, -8ull, 8));
 	ASSERT_TRUE(memory_untouched(&self->buf));
 }
 
-TEST_F(fd_mr, a_memory_window_does_not_bring_flush)
+TEST_F(fd_mr, bind_with_flush_access_is_refused)
 {
 	struct ibv_mw *mw;
 	uint32_t rkey;

@@ -170,7 +170,7 @@ static bool refused(FIXTURE_DATA(secure) *self, const struct op *op, const struc
 	fill(self->local.cpu, SIZE, ++seed);
 	memory_mark(&self->at);
 	if (do_op(self, op, mr, addr, user) == IBV_WC_SUCCESS) {
-		printf("# %s succeeds\n", op->name);
+		printf("# %s succeeded, but must be refused\n", op->name);
 		return false;
 	}
 	return memory_untouched(&self->at) && filled(self->local.cpu, SIZE, seed, op->name);
@@ -289,8 +289,8 @@ static bool guess_handles(void *arg)
 				err = call_on(ctx->cmd_fd, call, handle, memfd);
 				if (err == ENOENT || err == EINVAL)
 					continue;
-				printf("# %s of handle %u: %s\n", call_names[call], handle,
-				       strerror(err));
+				printf("# %s of guessed handle %u: %s\n", call_names[call],
+				       handle, strerror(err));
 				good = false;
 			}
 		}
@@ -301,7 +301,7 @@ static bool guess_handles(void *arg)
 	return good;
 }
 
-TEST_F(secure, another_process_guesses_handles)
+TEST_F(secure, guessed_handles_fail_in_another_process)
 {
 	int memfd = memfd_of(PAGE, 0);
 
@@ -309,7 +309,9 @@ TEST_F(secure, another_process_guesses_handles)
 	ASSERT_GT(HANDLES, self->pd[1]->handle);
 	EXPECT_TRUE(in_other_process(guess_handles, NULL));
 	for_each_op(op) {
-		EXPECT_TRUE(carried_out(self, op, self->mr)) { TH_LOG("%s", op->name); }
+		EXPECT_TRUE(carried_out(self, op, self->mr)) {
+			TH_LOG("%s by the owner of the MR", op->name);
+		}
 	}
 
 	/* In the process that has the objects each call works. */
@@ -325,7 +327,7 @@ TEST_F(secure, another_process_guesses_handles)
 		mr = memory_reg(&self->at, pd, memory_rights(&self->at));
 		EXPECT_EQ(0, call_on(ctx->cmd_fd, call, names_pd(call) ? pd->handle : mr->handle,
 				     memfd)) {
-			TH_LOG("%s", call_names[call]);
+			TH_LOG("%s in the process that has the object", call_names[call]);
 		}
 		device_close(ctx);	/* it releases whatever the call has made */
 	}
@@ -365,7 +367,7 @@ static bool use_keys(void *arg)
 	return good;
 }
 
-TEST_F_TIMEOUT(secure, another_process_uses_keys, 120)
+TEST_F_TIMEOUT(secure, keys_fail_in_another_process, 120)
 {
 	struct stolen keys = { .mr = *self->mr, .addr = self->at.iova };
 
@@ -374,23 +376,27 @@ TEST_F_TIMEOUT(secure, another_process_uses_keys, 120)
 	EXPECT_TRUE(in_other_process(use_keys, &keys));
 	EXPECT_TRUE(memory_untouched(&self->at));
 	for_each_op(op) {
-		EXPECT_TRUE(carried_out(self, op, self->mr)) { TH_LOG("%s", op->name); }
+		EXPECT_TRUE(carried_out(self, op, self->mr)) {
+			TH_LOG("%s by the owner of the MR", op->name);
+		}
 	}
 }
 
 /* 2. Another PD */
 
-TEST_F(secure, a_queue_pair_of_another_pd_is_refused)
+TEST_F(secure, qp_of_another_pd_is_refused)
 {
 	for_each_op(op) {
 		EXPECT_TRUE(refused(self, op, self->mr, self->at.iova, 1)) {
 			TH_LOG("%s by a QP of another PD", op->name);
 		}
-		EXPECT_TRUE(carried_out(self, op, self->mr)) { TH_LOG("%s", op->name); }
+		EXPECT_TRUE(carried_out(self, op, self->mr)) {
+			TH_LOG("%s by the owner of the MR", op->name);
+		}
 	}
 }
 
-TEST_F(secure, when_the_pd_is_changed_the_first_is_the_other)
+TEST_F(secure, qp_of_the_old_pd_is_refused_after_rereg)
 {
 	for (int to = 1; to >= 0; to--) {
 		ASSERT_EQ(0, memory_rereg(self->mr, CHANGE_PD, self->pd[to], &self->at, 0));
@@ -426,7 +432,7 @@ static void dies_with_dereg(struct __test_metadata *_metadata, FIXTURE_DATA(secu
 	}
 }
 
-TEST_F_TIMEOUT(secure, keys_are_dead_after_dereg, 60)
+TEST_F_TIMEOUT(secure, keys_stay_invalid_after_dereg, 60)
 {
 	for (int i = 0; i < 3; i++)
 		dies_with_dereg(_metadata, self);
@@ -436,7 +442,7 @@ TEST_F_TIMEOUT(secure, keys_are_dead_after_dereg, 60)
  * On a pair that stays connected and has just used the MR, the first operation after the
  * return of dereg is refused.
  */
-TEST_F_TIMEOUT(secure, keys_are_dead_at_once, 60)
+TEST_F_TIMEOUT(secure, keys_are_invalid_as_soon_as_dereg_returns, 60)
 {
 	for (int i = 0; i < 50; i++) {
 		struct ibv_pd *ends[2] = { self->pd[0], self->pd[0] };

@@ -97,7 +97,7 @@ static void refused(FIXTURE_DATA(mw) *self, enum ibv_wc_status status)
 	if (status != IBV_WC_SUCCESS)
 		new_pair(self);
 	else if (device_can("window-checks"))
-		fail_case("what must be refused was done");
+		fail_case("work that must be refused succeeded");
 }
 
 static enum ibv_wc_status peer(FIXTURE_DATA(mw) *self, enum ibv_wr_opcode opcode, uint64_t addr,
@@ -109,7 +109,7 @@ static enum ibv_wc_status peer(FIXTURE_DATA(mw) *self, enum ibv_wr_opcode opcode
 		       rkey);
 }
 
-TEST_F(mw, the_lkey_of_another_pd_opens_nothing)
+TEST_F(mw, window_on_lkey_of_another_pd_gives_no_access)
 {
 	static const enum ibv_mw_type types[] = { IBV_MW_TYPE_1, IBV_MW_TYPE_2 };
 
@@ -126,7 +126,7 @@ TEST_F(mw, the_lkey_of_another_pd_opens_nothing)
 	}
 }
 
-TEST_F(mw, a_window_of_another_pd_is_not_bound)
+TEST_F(mw, bind_of_window_of_another_pd_fails)
 {
 	static const enum ibv_mw_type types[] = { IBV_MW_TYPE_1, IBV_MW_TYPE_2 };
 
@@ -169,7 +169,7 @@ static pid_t other_process(int say, int hear)
 	_exit(same ? 0 : 1);
 }
 
-TEST_F(mw, the_lkey_of_another_process_opens_nothing)
+TEST_F(mw, window_on_lkey_of_another_process_gives_no_access)
 {
 	int out[2], in[2], status;
 	uint64_t told[2];
@@ -185,7 +185,9 @@ TEST_F(mw, the_lkey_of_another_process_opens_nothing)
 		memset(self->local.cpu, 0, SIZE);
 		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 			  peer(self, IBV_WR_RDMA_READ, told[1], 100, mw->rkey));
-		EXPECT_EQ(0, self->local.cpu[0]) { TH_LOG("read memory of the other process"); }
+		EXPECT_EQ(0, self->local.cpu[0]) {
+			TH_LOG("the window read memory of the other process");
+		}
 		new_pair(self);
 		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 			  peer(self, IBV_WR_RDMA_WRITE, told[1], 100, mw->rkey));
@@ -221,7 +223,7 @@ TEST_F(mw, only_its_qp_invalidates_a_window)
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));
 }
 
-TEST_F(mw, to_invalidate_a_window_that_is_not_bound_is_refused)
+TEST_F(mw, invalidating_an_unbound_window_is_refused)
 {
 	struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_2);
 
@@ -237,7 +239,7 @@ TEST_F(mw, to_invalidate_a_window_that_is_not_bound_is_refused)
 }
 
 /* If the QP were destroyed, the window would keep a pointer to freed memory. */
-TEST_F(mw, a_qp_with_a_window_is_not_destroyed)
+TEST_F(mw, destroying_a_qp_with_a_window_is_ebusy)
 {
 	struct ibv_mw *mw;
 
@@ -251,7 +253,7 @@ TEST_F(mw, a_qp_with_a_window_is_not_destroyed)
 		EXPECT_EQ(EBUSY, ibv_destroy_qp(self->pair.qp[1]));
 		EXPECT_EQ(IBV_WC_SUCCESS,
 			  peer(self, IBV_WR_RDMA_WRITE, self->iova, 100, mw->rkey)) {
-			TH_LOG("a QP that was not destroyed does not work");
+			TH_LOG("a write by the window failed after EBUSY");
 		}
 		/* After the binding has ended, in either way, the QP can be destroyed. */
 		if (way) {
@@ -265,7 +267,7 @@ TEST_F(mw, a_qp_with_a_window_is_not_destroyed)
 }
 
 /* The kernel releases the QP first, because the window was made before the QP. */
-TEST_F(mw, a_process_ends_with_a_window_bound)
+TEST_F(mw, exit_with_a_bound_window_does_not_hang)
 {
 	double began = now();
 	int status;
@@ -330,7 +332,7 @@ static void try_edges(struct __test_metadata *_metadata, FIXTURE_DATA(mw) *self,
 	}
 }
 
-TEST_F_TIMEOUT(mw, a_window_ends_at_its_edges, 60)
+TEST_F_TIMEOUT(mw, window_ends_at_its_edges, 60)
 {
 	struct ibv_mw *mw;
 	size_t from = PAGE + 8, n = 5000;
@@ -359,7 +361,7 @@ TEST_F_TIMEOUT(mw, a_window_ends_at_its_edges, 60)
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));
 }
 
-TEST_F_TIMEOUT(mw, a_zero_based_window_ends_at_its_edges, 60)
+TEST_F_TIMEOUT(mw, zero_based_window_ends_at_its_edges, 60)
 {
 	static const struct { uint64_t at; uint32_t n; bool inside; } tries[] = {
 		{ 0, 1, true }, { 4999, 1, true }, { 0, 5000, true }, { 1, 4999, true },
@@ -379,7 +381,8 @@ TEST_F_TIMEOUT(mw, a_zero_based_window_ends_at_its_edges, 60)
 		fill(self->local.cpu, SIZE, i);
 		EXPECT_EQ(inside ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR,
 			  peer(self, opcode, tries[i / 2].at, tries[i / 2].n, mw->rkey)) {
-			TH_LOG("try %d", i);
+			TH_LOG("%s of %u bytes at %#llx of the window", i % 2 ? "read" : "write",
+			       tries[i / 2].n, (unsigned long long)tries[i / 2].at);
 		}
 		EXPECT_TRUE(memory_only_changed(&self->at, inside ? from + tries[i / 2].at : 0,
 						inside ? tries[i / 2].n : 0));
@@ -391,7 +394,7 @@ TEST_F_TIMEOUT(mw, a_zero_based_window_ends_at_its_edges, 60)
 	}
 }
 
-TEST_F(mw, a_window_has_the_rights_that_it_was_given)
+TEST_F(mw, window_has_only_the_rights_of_its_bind)
 {
 	struct ibv_mw *mw;
 
@@ -438,7 +441,7 @@ static void *dereg_at_once(void *arg)
  * Either the bind comes first and the dereg is refused, or the dereg comes first and the
  * bind is refused; they never both succeed.  A dereg never waits for a window.
  */
-TEST_F_TIMEOUT(mw, a_bind_and_a_dereg_at_the_same_time, 120)
+TEST_F_TIMEOUT(mw, bind_and_dereg_never_both_succeed, 120)
 {
 	int first[2] = {}, rounds;
 	double end = now() + 5;
@@ -461,7 +464,7 @@ TEST_F_TIMEOUT(mw, a_bind_and_a_dereg_at_the_same_time, 120)
 		pthread_barrier_wait(&race.start);
 		EXPECT_GT(5, race.longest);
 		EXPECT_NE(status == IBV_WC_SUCCESS, race.refused == 0) {
-			TH_LOG("bind %s, dereg %d", ibv_wc_status_str(status), race.refused);
+			TH_LOG("bind: %s, dereg: errno %d", ibv_wc_status_str(status), race.refused);
 		}
 		first[status == IBV_WC_SUCCESS]++;
 		if (status == IBV_WC_SUCCESS) {
