@@ -105,7 +105,7 @@ static const struct mistake mistakes[] = {
 	{ "the last flag", EINVAL, FLAGS, 1u << 31, 0, 0 },
 };
 
-TEST_F_TIMEOUT(uapi, both_entries_say_the_same_of_each_mistake, 300)
+TEST_F_TIMEOUT(uapi, ioctl_and_write_give_each_mistake_the_same_errno, 300)
 {
 	for (int i = 0; i < ARRAY_SIZE(mistakes); i++) {
 		const struct mistake *m = &mistakes[i];
@@ -128,7 +128,7 @@ TEST_F_TIMEOUT(uapi, both_entries_say_the_same_of_each_mistake, 300)
 }
 
 /* If these calls did not succeed, the failures in the other cases would prove nothing. */
-TEST_F(uapi, without_a_mistake_both_entries_succeed)
+TEST_F(uapi, correct_ioctl_and_write_succeed)
 {
 	for (int e = 0; e < NR_ENTRIES; e++) {
 		struct fd_call c = right_call(self, false);
@@ -147,7 +147,7 @@ TEST_F(uapi, without_a_mistake_both_entries_succeed)
 }
 
 /* An argument that the flags do not ask for may be anything. */
-TEST_F(uapi, what_a_rereg_does_not_change_is_not_looked_at)
+TEST_F(uapi, rereg_ignores_arguments_its_flags_do_not_select)
 {
 	for (int e = 0; e < NR_ENTRIES; e++) {
 		for (uint32_t flags = 1; flags <= CHANGE_ALL; flags++) {
@@ -171,7 +171,7 @@ TEST_F(uapi, what_a_rereg_does_not_change_is_not_looked_at)
 	ASSERT_EQ(0, self->failures);
 }
 
-TEST_F(uapi, optional_flags_of_the_memory_are_ignored)
+TEST_F(uapi, optional_buffer_flags_are_ignored)
 {
 	for (int e = 0; e < NR_ENTRIES; e++) {
 		for (int rereg = 0; rereg < 2; rereg++) {

@@ -31,7 +31,7 @@ static void siw_close(struct ibv_context *ctx, struct ibv_pd *pd)
 }
 
 /* What the query says of a type is what registration and rereg then do. */
-TEST_F(uapi, the_query_says_what_the_methods_do)
+TEST_F(uapi, query_agrees_with_reg_and_rereg)
 {
 	const int fd[] = { self->buf.fd, -1, self->memfd.fd };
 	const uint64_t at[] = { 0, (uintptr_t)self->local.cpu, 0 };
@@ -58,7 +58,7 @@ TEST_F(uapi, the_query_says_what_the_methods_do)
 	}
 }
 
-TEST_F(uapi, a_query_of_an_unknown_type_is_EINVAL)
+TEST_F(uapi, query_of_an_unknown_type_is_einval)
 {
 	static const uint64_t unknown[] = { 3, 77, UINT32_MAX, 1ul << 32, -1ul };
 	uint32_t caps = 1234;
@@ -69,7 +69,7 @@ TEST_F(uapi, a_query_of_an_unknown_type_is_EINVAL)
 	ASSERT_EQ(EFAULT, buffer_caps(self->ctx->cmd_fd, 0, (uint32_t *)(self->edge + PAGE)));
 }
 
-TEST_F(uapi, a_device_without_the_op_can_nothing_with_any_type)
+TEST_F(uapi, device_without_the_op_is_eopnotsupp_for_all_types)
 {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
@@ -94,7 +94,7 @@ TEST_F(uapi, a_device_without_the_op_can_nothing_with_any_type)
 	siw_close(ctx, pd);
 }
 
-TEST_F(uapi, memory_of_the_process_is_registered_by_the_method_too)
+TEST_F(uapi, reg_mr_fd_registers_process_memory_too)
 {
 	struct memory host;
 	struct keys keys;
@@ -118,7 +118,7 @@ TEST_F(uapi, memory_of_the_process_is_registered_by_the_method_too)
 }
 
 /* From each type to each, and back to the dma-buf of the fixture. */
-TEST_F_TIMEOUT(uapi, an_mr_is_reregistered_from_every_type_to_every_type, 60)
+TEST_F_TIMEOUT(uapi, rereg_works_from_every_type_to_every_type, 60)
 {
 	static const uint32_t order[] = {
 		IB_UVERBS_BUFFER_TYPE_VA, IB_UVERBS_BUFFER_TYPE_MEMFD, IB_UVERBS_BUFFER_TYPE_VA,
@@ -162,7 +162,7 @@ static int probe(struct ibv_pd *pd)
 	return ibv_reg_dmabuf_mr(pd, 0, PAGE, 0, -1, RW) ? 0 : errno;
 }
 
-TEST_F(uapi, programs_that_ask_with_fd_minus_1_find_what_the_query_says)
+TEST_F(uapi, nccl_ucx_and_libfabric_probe_support_correctly)
 {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
@@ -202,7 +202,7 @@ static void *query_all_the_time(void *arg)
 }
 
 /* The handle names the MR all the time, also while another MR takes its place. */
-TEST_F_TIMEOUT(uapi, an_mr_exists_all_the_time_of_its_rereg, 60)
+TEST_F_TIMEOUT(uapi, mr_handle_stays_valid_during_rereg, 60)
 {
 	struct querier q = { .cmd_fd = self->ctx->cmd_fd, .mr = self->mr.handle };
 	unsigned long reregs = 0, refused = 0;

@@ -45,7 +45,7 @@ static int class_of(FIXTURE_DATA(answer) *self, int err)
 	return memory_rereg(self->mr, CHANGE_ALL, self->pd, &self->memfd, RW);
 }
 
-TEST_F(answer, ENOTRECOVERABLE_has_the_class_of_an_mr_that_is_lost)
+TEST_F(answer, enotrecoverable_of_rereg_is_class_err_cmd)
 {
 	struct ibv_mr was = *self->mr;
 
@@ -54,7 +54,7 @@ TEST_F(answer, ENOTRECOVERABLE_has_the_class_of_an_mr_that_is_lost)
 	EXPECT_EQ(0, memcmp(&was, self->mr, sizeof(was)));
 }
 
-TEST_F(answer, any_other_errno_has_the_class_of_an_mr_that_is_as_it_was)
+TEST_F(answer, any_other_errno_of_rereg_is_class_err_input)
 {
 	static const int errors[] = {
 		EACCES, EBADF, EBADFD, EBUSY, EFAULT, EINTR, EINVAL, EIO, ENODEV, ENOMEM, ENOSPC,
@@ -64,7 +64,7 @@ TEST_F(answer, any_other_errno_has_the_class_of_an_mr_that_is_as_it_was)
 
 	for (int i = 0; i < ARRAY_SIZE(errors); i++) {
 		EXPECT_EQ(IBV_REREG_MR_ERR_INPUT, class_of(self, errors[i])) {
-			TH_LOG("%s", strerror(errors[i]));
+			TH_LOG("the kernel answered %s to the rereg", strerror(errors[i]));
 		}
 		EXPECT_EQ(errors[i], errno);
 	}
@@ -72,7 +72,7 @@ TEST_F(answer, any_other_errno_has_the_class_of_an_mr_that_is_as_it_was)
 	EXPECT_EQ(0, class_of(self, 0));
 }
 
-TEST_F(answer, EOPNOTSUPP_of_a_kernel_with_the_methods_is_final)
+TEST_F(answer, reg_does_not_fall_back_after_eopnotsupp)
 {
 	int mapped = mappings();
 
@@ -84,7 +84,7 @@ TEST_F(answer, EOPNOTSUPP_of_a_kernel_with_the_methods_is_final)
 	EXPECT_EQ(1, kernel.queries);
 }
 
-TEST_F(answer, a_registration_that_works_asks_nothing_else)
+TEST_F(answer, reg_that_succeeds_sends_no_query)
 {
 	EXPECT_EQ(0, kernel.queries);
 }

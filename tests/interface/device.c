@@ -36,9 +36,11 @@ FIXTURE_TEARDOWN(words)
 }
 
 #define EXPECT_WORD(word, reported)						\
-	EXPECT_EQ(!!(reported), device_can(word)) { TH_LOG("%s", word); }
+	EXPECT_EQ(!!(reported), device_can(word)) {				\
+		TH_LOG("MRFD_DEVICE_CAN and the device disagree about %s", word);	\
+	}
 
-TEST_F(words, are_those_that_the_device_reports)
+TEST_F(words, capabilities_agree_with_query_device_ex)
 {
 	const struct ibv_device_attr *attr = &self->attr.orig_attr;
 
@@ -53,7 +55,7 @@ TEST_F(words, are_those_that_the_device_reports)
 	EXPECT_WORD("dm", self->attr.max_dm_size);
 }
 
-TEST_F(words, are_those_that_device_memory_knows)
+TEST_F(words, capabilities_agree_with_device_memory_calls)
 {
 	struct ibv_alloc_dm_attr attr = { .length = 64 };
 	struct ibv_dm *dm = ibv_alloc_dm(self->ctx, &attr);
@@ -75,7 +77,7 @@ TEST_F(words, are_those_that_device_memory_knows)
 }
 
 /* A driver that can do it looks at the fd, which is not open. */
-TEST_F(words, are_those_that_registration_knows)
+TEST_F(words, capabilities_agree_with_reg_and_rereg)
 {
 	EXPECT_EQ(NULL, ibv_reg_mr_fd(self->pd, NULL, PAGE, IBV_MR_FD_TYPE_DMABUF, -1, 0));
 	EXPECT_WORD("reg_mr_fd", errno == EBADF);
@@ -86,7 +88,7 @@ TEST_F(words, are_those_that_registration_knows)
 	EXPECT_WORD("rereg_mr_fd", errno == EBADF);
 }
 
-TEST_F(words, are_those_that_the_query_answers)
+TEST_F(words, capabilities_agree_with_query_mr_fd_caps)
 {
 	uint32_t dmabuf, memfd;
 
@@ -106,7 +108,7 @@ TEST_F(words, are_those_that_the_query_answers)
 }
 
 /* The library knows how to register a memfd on every kernel, the kernel itself may not. */
-TEST_F(words, are_those_that_the_kernel_answers)
+TEST_F(words, capabilities_agree_with_the_kernels_buffer_caps)
 {
 	uint32_t memfd;
 
@@ -115,7 +117,7 @@ TEST_F(words, are_those_that_the_kernel_answers)
 }
 
 /* A misspelt word would skip cases. */
-TEST_F(words, are_all_known)
+TEST_F(words, all_capabilities_are_known)
 {
 	static const char *const known[] = {
 		"reg_mr_fd", "rereg_mr_fd", "memfd", "io-memory", "vmap", "native", "old-op",
@@ -133,7 +135,7 @@ TEST_F(words, are_all_known)
 
 		while (i < ARRAY_SIZE(known) && strcmp(known[i], word))
 			i++;
-		EXPECT_GT(ARRAY_SIZE(known), i) { TH_LOG("%s", word); }
+		EXPECT_GT(ARRAY_SIZE(known), i) { TH_LOG("unknown word %s", word); }
 	}
 	free(words);
 }

@@ -77,13 +77,13 @@ static int errno_of(struct ibv_pd *pd, uint64_t offset, uint64_t length, uint64_
 
 #define DMABUF IBV_MR_FD_TYPE_DMABUF
 
-TEST_F(reg, a_closed_fd_is_EBADF)
+TEST_F(reg, closed_fd_is_ebadf)
 {
 	ASSERT_EQ(EBADF, errno_of(self->pd, 0, PAGE, 0, DMABUF, 999, RW));
 	ASSERT_EQ(EBADF, errno_of(self->pd, 0, PAGE, 0, DMABUF, -1, RW));
 }
 
-TEST_F(reg, an_fd_that_is_no_dma_buf_is_EBADFD)
+TEST_F(reg, fd_that_is_no_dma_buf_is_ebadfd)
 {
 	int memfd = memfd_of(SIZE, 0);
 
@@ -92,7 +92,7 @@ TEST_F(reg, an_fd_that_is_no_dma_buf_is_EBADFD)
 	close(memfd);
 }
 
-TEST_F(reg, a_range_past_the_end_is_ERANGE)
+TEST_F(reg, range_past_the_end_is_erange)
 {
 	uint64_t size = self->buf.size;
 
@@ -102,31 +102,31 @@ TEST_F(reg, a_range_past_the_end_is_ERANGE)
 	ASSERT_EQ(ERANGE, errno_of(self->pd, 0, 1ul << 62, 0, DMABUF, self->buf.fd, RW));
 }
 
-TEST_F(reg, a_range_that_wraps_is_EOVERFLOW)
+TEST_F(reg, range_that_wraps_is_eoverflow)
 {
 	ASSERT_EQ(EOVERFLOW, errno_of(self->pd, -PAGE, 2 * PAGE, 0, DMABUF, self->buf.fd, RW));
 	ASSERT_EQ(EOVERFLOW, errno_of(self->pd, 0, 2 * PAGE, -PAGE, DMABUF, self->buf.fd, RW));
 	ASSERT_EQ(EOVERFLOW, errno_of(self->pd, 1, -1, 1, DMABUF, self->buf.fd, RW));
 }
 
-TEST_F(reg, zero_length_is_EINVAL)
+TEST_F(reg, zero_length_is_einval)
 {
 	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, 0, 0, DMABUF, self->buf.fd, RW));
 }
 
-TEST_F(reg, iova_and_offset_that_differ_in_the_page_are_EINVAL)
+TEST_F(reg, iova_not_congruent_to_offset_is_einval)
 {
 	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 1, DMABUF, self->buf.fd, RW));
 	ASSERT_EQ(EINVAL, errno_of(self->pd, 100, 8, PAGE + 101, DMABUF, self->buf.fd, RW));
 }
 
-TEST_F(reg, an_unknown_type_is_EINVAL)
+TEST_F(reg, unknown_type_is_einval)
 {
 	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, 0, self->buf.fd, RW));
 	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, 77, self->buf.fd, RW));
 }
 
-TEST_F(reg, remote_write_or_atomic_without_local_write_is_EINVAL)
+TEST_F(reg, write_or_atomic_without_local_write_is_einval)
 {
 	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd,
 				   REMOTE_WRITE));
@@ -134,12 +134,12 @@ TEST_F(reg, remote_write_or_atomic_without_local_write_is_EINVAL)
 				   REMOTE_ATOMIC));
 }
 
-TEST_F(reg, an_unknown_access_flag_is_EINVAL)
+TEST_F(reg, unknown_access_flag_is_einval)
 {
 	ASSERT_EQ(EINVAL, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd, RW | 1 << 15));
 }
 
-TEST_F(reg, on_demand_and_flush_are_EOPNOTSUPP)
+TEST_F(reg, on_demand_and_flush_are_eopnotsupp)
 {
 	ASSERT_EQ(EOPNOTSUPP, errno_of(self->pd, 0, PAGE, 0, DMABUF, self->buf.fd,
 				       RW | IBV_ACCESS_ON_DEMAND));
@@ -149,7 +149,7 @@ TEST_F(reg, on_demand_and_flush_are_EOPNOTSUPP)
 				       RW | IBV_ACCESS_FLUSH_PERSISTENT));
 }
 
-TEST_F(reg, rereg_does_not_smuggle_flush_in)
+TEST_F(reg, rereg_adding_flush_access_is_eopnotsupp)
 {
 	struct ibv_mr *mr = must(ibv_reg_mr_fd(self->pd, NULL, PAGE, DMABUF, self->buf.fd, RW));
 	struct keys keys;
@@ -160,7 +160,7 @@ TEST_F(reg, rereg_does_not_smuggle_flush_in)
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 }
 
-TEST_F(reg, write_access_to_a_read_only_fd_is_EACCES)
+TEST_F(reg, write_access_to_read_only_fd_is_eacces)
 {
 	int fd = heap_fd(SIZE, O_RDONLY);
 	struct ibv_mr *mr;
@@ -172,7 +172,7 @@ TEST_F(reg, write_access_to_a_read_only_fd_is_EACCES)
 	close(fd);
 }
 
-TEST_F(reg, a_write_only_fd_is_EACCES)
+TEST_F(reg, write_only_fd_is_eacces)
 {
 	int fd = heap_fd(SIZE, O_WRONLY);
 
@@ -189,7 +189,7 @@ static int errno_of_dmabuf(FIXTURE_DATA(reg) *self, uint64_t offset, uint64_t le
 }
 
 /* They are those of the drivers that had it first. */
-TEST_F(reg, ibv_reg_dmabuf_mr_has_the_errors_that_programs_know)
+TEST_F(reg, ibv_reg_dmabuf_mr_has_the_errnos_of_upstream)
 {
 	int memfd = memfd_of(SIZE, 0);
 	uint64_t size = self->buf.size;
@@ -209,7 +209,7 @@ TEST_F(reg, ibv_reg_dmabuf_mr_has_the_errors_that_programs_know)
 }
 
 /* No device looks at it: programs export without DRM_RDWR for this function. */
-TEST_F(reg, ibv_reg_dmabuf_mr_does_not_look_at_the_mode)
+TEST_F(reg, ibv_reg_dmabuf_mr_ignores_the_mode_of_the_fd)
 {
 	int fd = heap_fd(SIZE, O_RDONLY);
 
@@ -217,7 +217,7 @@ TEST_F(reg, ibv_reg_dmabuf_mr_does_not_look_at_the_mode)
 	close(fd);
 }
 
-TEST_F(reg, a_device_without_the_op_is_EOPNOTSUPP)
+TEST_F(reg, device_without_the_op_is_eopnotsupp)
 {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
@@ -232,7 +232,7 @@ TEST_F(reg, a_device_without_the_op_is_EOPNOTSUPP)
 	ASSERT_EQ(0, system("rdma link delete siw0"));
 }
 
-TEST_F(reg, the_write_command_registers)
+TEST_F(reg, close_frees_an_mr_of_the_write_command)
 {
 	/* The library does not know this MR, so closing the device has to release it. */
 	ASSERT_EQ(0, errno_of_write_cmd(self->pd, 0, SIZE, 0, DMABUF, self->buf.fd, RW));

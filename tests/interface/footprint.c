@@ -124,7 +124,7 @@ static long kept_bytes(void)
 		const char *b = strstr(line, " bytes_alloc=");
 
 		if (strstr(line, "LOST"))
-			fail_case("the trace is not whole");
+			fail_case("the trace has lost events");
 		if (line[0] == '#' || !p || sscanf(p, " ptr=%lx", &ptr) != 1)
 			continue;
 		if (strstr(line, " kmalloc: ") && b &&
@@ -194,7 +194,7 @@ static long usual_bytes(const FIXTURE_DATA(footprint) *self, bool by_fd)
 	return bytes[2];
 }
 
-TEST_F(footprint, by_fd_takes_no_more_than_by_address)
+TEST_F(footprint, reg_by_fd_takes_no_more_memory_than_by_address)
 {
 	long by_address, by_fd;
 

@@ -415,7 +415,7 @@ static void be_limited(void)
 	data[0].effective &= ~(1u << CAP_IPC_LOCK);
 	data[0].permitted &= ~(1u << CAP_IPC_LOCK);
 	if (syscall(SYS_capset, &header, data) || setrlimit(RLIMIT_MEMLOCK, &limit))
-		fail_case("RLIMIT_MEMLOCK");
+		fail_case("drop CAP_IPC_LOCK and set RLIMIT_MEMLOCK");
 }
 
 /* All that the limit allows can be pinned again, and RDMA reaches it. */
@@ -441,7 +441,7 @@ static void check_whole(void)
 		fail_case("register all that may be pinned");
 	if (rdma_op(&pair, IBV_WR_RDMA_WRITE, local_mr, local.iova, PAGE, 7 * PAGE, keys.rkey) ||
 	    !filled(memfd.cpu + 7 * PAGE, PAGE, 5, "written at the end"))
-		fail_case("RDMA write");
+		fail_case("RDMA write to a new MR at the end");
 }
 
 /* One process of the run; it exits with 0 if it has found no fault. */
@@ -457,7 +457,7 @@ static void run(struct stats *stats, uint64_t seed, int nr)
 		w[i] = (struct worker){ .t = &t, .out = map(16 * PAGE, PROT_READ | PROT_WRITE),
 					.random = random_begin(seed, nr * THREADS + i) };
 		if (pthread_create(&thread[i], NULL, work, &w[i]))
-			fail_case("thread");
+			fail_case("create a thread");
 	}
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);
@@ -499,7 +499,7 @@ FIXTURE_TEARDOWN(fuzz)
 	EXPECT_TRUE(nothing_left());
 }
 
-TEST_F_TIMEOUT(fuzz, calls_that_are_nearly_right_leave_nothing, 400)
+TEST_F_TIMEOUT(fuzz, nearly_correct_calls_leave_nothing_behind, 400)
 {
 	struct stats *s = self->stats;
 	unsigned int calls = 0;
@@ -522,7 +522,9 @@ TEST_F_TIMEOUT(fuzz, calls_that_are_nearly_right_leave_nothing, 400)
 			printf("# %u %s\n", s->err[err], strerrorname_np(err));
 	EXPECT_GE(calls, LEAST_CALLS);
 	for (int i = 0; i < sizeof(wanted) / sizeof(*wanted) - !device_can("vmap"); i++) {
-		EXPECT_NE(0, s->err[wanted[i]]) { TH_LOG("no %s", strerrorname_np(wanted[i])); }
+		EXPECT_NE(0, s->err[wanted[i]]) {
+			TH_LOG("no call got %s", strerrorname_np(wanted[i]));
+		}
 	}
 }
 

@@ -153,13 +153,14 @@ static bool in_use(const FIXTURE_DATA(hole) *self, const FIXTURE_VARIANT(hole) *
 	wanted.free -= n;
 	wanted.reserved -= n < variant->min ? n : variant->min;
 	if (variant->size && room != self->before.room - n) {
-		printf("# %ld pages are in use, and the mount has room for %ld\n", n, room);
+		printf("# %ld pages are in use, and the mount has room for %ld, not %ld\n", n, room,
+		       self->before.room - n);
 		return false;
 	}
 	return hugepages_are(wanted);
 }
 
-TEST_F(hole, its_pages_go_back_with_the_file)
+TEST_F(hole, pages_filled_by_reg_go_back_with_the_file)
 {
 	enum { TRUNCATE, PUNCH, CLOSE, WAYS };
 
@@ -189,7 +190,7 @@ TEST_F(hole, its_pages_go_back_with_the_file)
 }
 
 /* The file has no pages afterwards; the region has them, and the mount still counts them. */
-TEST_F(hole, its_pages_go_back_with_the_region)
+TEST_F(hole, pages_filled_by_reg_go_back_at_dereg)
 {
 	for (int i = 0; i < POOL; i++) {
 		self->fd = new_file(self, PAGES);
@@ -205,7 +206,7 @@ TEST_F(hole, its_pages_go_back_with_the_region)
 }
 
 /* The kernel keeps the counts of a mount until its last page is free. */
-TEST_F(hole, its_pages_go_back_after_umount)
+TEST_F(hole, pages_filled_by_reg_go_back_after_umount)
 {
 	self->fd = new_file(self, PAGES);
 	self->mr = must(reg(self, PAGES));
@@ -220,7 +221,7 @@ TEST_F(hole, its_pages_go_back_after_umount)
 }
 
 /* A mapping of this process has reserved all free pages but one, and touches them last. */
-TEST_F(hole, it_takes_no_page_that_is_reserved_for_others)
+TEST_F(hole, reg_takes_no_page_reserved_for_others)
 {
 	long others = POOL - variant->min - 1;
 	int other = memfd_of(others * HUGE_PAGE, MFD_HUGETLB);
@@ -252,7 +253,7 @@ TEST_F(hole, it_takes_no_page_that_is_reserved_for_others)
 }
 
 /* More than the mount may have; without a limit, more than there are. */
-TEST_F(hole, it_takes_no_more_pages_than_there_are)
+TEST_F(hole, reg_of_more_pages_than_there_are_is_enomem)
 {
 	long n = variant->size ?: POOL;
 
@@ -270,7 +271,7 @@ TEST_F(hole, it_takes_no_more_pages_than_there_are)
 }
 
 /* The file is mapped, so its pages are reserved already: each counts once. */
-TEST_F(hole, a_mapping_has_reserved_its_pages)
+TEST_F(hole, pages_reserved_by_a_mapping_count_once)
 {
 	for (int i = 0; i < POOL; i++) {
 		struct hugepages mapped = self->before.pool;
@@ -312,7 +313,7 @@ static void *touch_in_turn(void *arg)
 }
 
 /* A page fault and a registration fill the same hole; only one of them may count. */
-TEST_F(hole, a_page_fault_fills_it_at_the_same_time)
+TEST_F(hole, hole_filled_by_reg_and_fault_counts_once)
 {
 	struct toucher t = { .rounds = 50 };
 	pthread_t thread;

@@ -63,7 +63,7 @@ static enum ibv_wc_status write_all(struct traffic *t)
 		       (uintptr_t)t->fd_mr->addr, t->fd_mr->rkey);
 }
 
-TEST_F(life, the_fd_may_be_closed_after_registration)
+TEST_F(life, fd_may_be_closed_after_registration)
 {
 	struct traffic t;
 
@@ -83,7 +83,7 @@ TEST_F(life, the_fd_may_be_closed_after_registration)
 	traffic_close(&t);
 }
 
-TEST_F(life, a_buffer_can_be_registered_many_times)
+TEST_F(life, buffer_can_be_registered_many_times)
 {
 	struct ibv_mr *mr[100];
 	struct traffic t;
@@ -132,7 +132,7 @@ static pid_t traffic_under_way(enum memory_kind kind)
 	pid = start_traffic(kind, fds[1]);
 	close(fds[1]);
 	if (read(fds[0], &c, 1) != 1)
-		fail_case("no traffic");
+		fail_case("the child ended before its first writes completed");
 	close(fds[0]);
 	return pid;
 }
@@ -146,7 +146,7 @@ static int kill_and_wait(pid_t pid)
 	return WIFSIGNALED(status) ? WTERMSIG(status) : -1;
 }
 
-TEST_F_TIMEOUT(life, a_process_killed_amid_traffic_leaves_nothing, 120)
+TEST_F_TIMEOUT(life, process_killed_amid_traffic_leaves_nothing, 120)
 {
 	for (int i = 0; i < 10; i++) {
 		pid_t pid = traffic_under_way(i % 2 ? HEAP : VGEM);
@@ -156,7 +156,7 @@ TEST_F_TIMEOUT(life, a_process_killed_amid_traffic_leaves_nothing, 120)
 	}
 }
 
-TEST_F_TIMEOUT(life, a_process_killed_amid_traffic_to_vram_leaves_nothing, 60)
+TEST_F_TIMEOUT(life, process_killed_amid_traffic_to_vram_leaves_nothing, 60)
 {
 	need("io-memory");
 	ASSERT_EQ(SIGKILL, kill_and_wait(traffic_under_way(BOCHS)));
@@ -178,7 +178,7 @@ TEST_F(life, exit_without_dereg_leaves_nothing)
 	ASSERT_TRUE(nothing_left());
 }
 
-TEST_F_TIMEOUT(life, a_device_deleted_amid_traffic_leaves_nothing, 120)
+TEST_F_TIMEOUT(life, device_deleted_amid_traffic_leaves_nothing, 120)
 {
 	pid_t pid, del;
 	int status;
@@ -202,7 +202,7 @@ TEST_F_TIMEOUT(life, a_device_deleted_amid_traffic_leaves_nothing, 120)
 	ASSERT_TRUE(device_gets_ready());
 }
 
-TEST_F(life, restrack_shows_the_region)
+TEST_F(life, restrack_shows_the_mr)
 {
 	struct traffic t;
 	char cmd[256], line[512] = "";
@@ -214,9 +214,9 @@ TEST_F(life, restrack_shows_the_region)
 	ASSERT_NE(NULL, fgets(line, sizeof(line), f));
 	pclose(f);
 	snprintf(cmd, sizeof(cmd), "rkey 0x%x", t.fd_mr->rkey);
-	ASSERT_NE(NULL, strstr(line, cmd)) { TH_LOG("%s", line); }
+	ASSERT_NE(NULL, strstr(line, cmd)) { TH_LOG("restrack shows: %s", line); }
 	snprintf(cmd, sizeof(cmd), "pid %d ", getpid());
-	ASSERT_NE(NULL, strstr(line, cmd)) { TH_LOG("%s", line); }
+	ASSERT_NE(NULL, strstr(line, cmd)) { TH_LOG("restrack shows: %s", line); }
 	memory_close(&t.buf);
 	traffic_close(&t);
 }

@@ -36,7 +36,7 @@ static void expect_msg(FIXTURE_DATA(uapi) *self, union msg *m, bool rereg, const
 	expect(self, rereg, "ioctl()", text, sent(self, m, rereg), wanted);
 }
 
-TEST_F_TIMEOUT(uapi, an_attribute_that_is_missing_or_doubled_is_EINVAL, 120)
+TEST_F_TIMEOUT(uapi, missing_or_doubled_attribute_is_einval, 120)
 {
 	for (int rereg = 0; rereg < 2; rereg++) {
 		union msg m, right;
@@ -55,7 +55,7 @@ TEST_F_TIMEOUT(uapi, an_attribute_that_is_missing_or_doubled_is_EINVAL, 120)
 	ASSERT_EQ(0, self->failures);
 }
 
-TEST_F_TIMEOUT(uapi, an_attribute_of_another_size_is_EINVAL, 120)
+TEST_F_TIMEOUT(uapi, attribute_of_wrong_size_is_einval, 120)
 {
 	static const uint64_t value[4] = { 1, 1, 1, 1 };
 
@@ -88,7 +88,7 @@ TEST_F_TIMEOUT(uapi, an_attribute_of_another_size_is_EINVAL, 120)
 }
 
 /* Flags may have 4 bytes or 8; the kernel looks at all of them. */
-TEST_F(uapi, flags_of_eight_bytes_are_looked_at_whole)
+TEST_F(uapi, all_eight_bytes_of_flags_are_checked)
 {
 	for (int rereg = 0; rereg < 2; rereg++) {
 		int id = rereg ? UVERBS_ATTR_REREG_MR_FD_ACCESS_FLAGS :
@@ -106,7 +106,7 @@ TEST_F(uapi, flags_of_eight_bytes_are_looked_at_whole)
 	ASSERT_EQ(0, self->failures);
 }
 
-TEST_F(uapi, a_number_that_needs_more_than_its_bits_is_refused)
+TEST_F(uapi, number_above_32_bits_is_refused)
 {
 	uint32_t caps;
 	union msg m;
@@ -122,7 +122,7 @@ TEST_F(uapi, a_number_that_needs_more_than_its_bits_is_refused)
 }
 
 /* All attributes are there.  Those that do not count have a bad handle or address. */
-TEST_F(uapi, an_attribute_that_the_flags_do_not_ask_for_is_not_looked_at)
+TEST_F(uapi, rereg_ignores_attributes_its_flags_do_not_select)
 {
 	for (uint32_t flags = 1; flags <= CHANGE_ALL; flags++) {
 		union msg m;
@@ -143,7 +143,7 @@ TEST_F(uapi, an_attribute_that_the_flags_do_not_ask_for_is_not_looked_at)
 	ASSERT_EQ(0, self->failures);
 }
 
-TEST_F(uapi, a_description_of_memory_that_cannot_be_read_is_EFAULT)
+TEST_F(uapi, unreadable_buffer_description_is_efault)
 {
 	for (int rereg = 0; rereg < 2; rereg++) {
 		int id = rereg ? UVERBS_ATTR_REREG_MR_FD_BUFFER : UVERBS_ATTR_REG_MR_FD_BUFFER;
@@ -162,7 +162,7 @@ TEST_F(uapi, a_description_of_memory_that_cannot_be_read_is_EFAULT)
 }
 
 /* The kernel ignores bits of an attribute's flags that have no meaning. */
-TEST_F(uapi, an_unknown_attribute_counts_if_it_says_so)
+TEST_F(uapi, unknown_mandatory_attribute_is_eprotonosupport)
 {
 	for (int rereg = 0; rereg < 2; rereg++) {
 		union msg m;
@@ -181,7 +181,7 @@ TEST_F(uapi, an_unknown_attribute_counts_if_it_says_so)
 	ASSERT_EQ(0, self->failures);
 }
 
-TEST_F(uapi, a_header_that_is_wrong_is_refused)
+TEST_F(uapi, wrong_header_is_refused)
 {
 	for (int rereg = 0; rereg < 2; rereg++) {
 		union msg m;
@@ -222,7 +222,7 @@ static int sent_from(FIXTURE_DATA(uapi) *self, const void *at)
 	return msg_send(self->ctx->cmd_fd, (union msg *)at);
 }
 
-TEST_F(uapi, memory_of_an_ioctl_that_cannot_be_used_is_EFAULT)
+TEST_F(uapi, inaccessible_memory_of_ioctl_is_efault)
 {
 	for (int rereg = 0; rereg < 2; rereg++) {
 		uint8_t *none = self->edge + PAGE, *ro = self->read_only;
@@ -267,7 +267,7 @@ static int wrote(FIXTURE_DATA(uapi) *self, const void *w, size_t size, bool rere
 	return err;
 }
 
-TEST_F(uapi, a_command_of_the_wrong_size_is_refused)
+TEST_F(uapi, command_of_wrong_size_is_refused)
 {
 	for (int rereg = 0; rereg < 2; rereg++) {
 		struct fd_call c = right_call(self, rereg);
@@ -300,7 +300,7 @@ TEST_F(uapi, a_command_of_the_wrong_size_is_refused)
 	ASSERT_EQ(0, self->failures);
 }
 
-TEST_F(uapi, another_command_is_refused)
+TEST_F(uapi, unknown_command_is_refused)
 {
 	for (int rereg = 0; rereg < 2; rereg++) {
 		struct fd_call c = right_call(self, rereg);
@@ -322,7 +322,7 @@ TEST_F(uapi, another_command_is_refused)
 	ASSERT_EQ(0, self->failures);
 }
 
-TEST_F(uapi, memory_of_a_write_that_cannot_be_used_is_EFAULT)
+TEST_F(uapi, inaccessible_memory_of_write_is_efault)
 {
 	for (int rereg = 0; rereg < 2; rereg++) {
 		uint8_t *none = self->edge + PAGE, *ro = self->read_only;
@@ -364,7 +364,7 @@ TEST_F(uapi, memory_of_a_write_that_cannot_be_used_is_EFAULT)
 #define PROCESSES 300
 
 /* A call for a context that is refused must not leave a reference on the process. */
-TEST_F_TIMEOUT(uapi, a_second_context_is_EINVAL_and_keeps_no_process, 120)
+TEST_F_TIMEOUT(uapi, second_context_is_einval_and_leaks_no_task, 120)
 {
 	long before = slab_objects("task_struct");
 	char dev[128];

@@ -144,7 +144,7 @@ static inline bool intact(FIXTURE_DATA(uapi) *self)
 	int mrs = mr_count();
 
 	if (mrs != self->mrs) {
-		printf("# there are %d MRs and not %d\n", mrs, self->mrs);
+		printf("# there are %d MRs, not %d\n", mrs, self->mrs);
 		return false;
 	}
 	errno = mr_query(self->ctx->cmd_fd, self->mr.handle, &info);
@@ -182,7 +182,8 @@ static inline void expect(FIXTURE_DATA(uapi) *self, bool rereg, const char *how,
 	if (rereg && !err)
 		take_keys(self);
 	if (!intact(self)) {
-		printf("# ... after %s by %s, %s\n", rereg ? "rereg" : "reg", how, what);
+		printf("# ... MR or data not as before, after %s by %s, %s\n",
+		       rereg ? "rereg" : "reg", how, what);
 		self->failures++;
 	}
 }

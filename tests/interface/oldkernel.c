@@ -133,7 +133,7 @@ static bool moves_data(FIXTURE_DATA(old) *self, struct ibv_mr *mr, const struct 
 	       filled(self->host.cpu, n, seed, "read");
 }
 
-TEST_F(old, a_memfd_is_reached_by_rdma)
+TEST_F(old, rdma_reaches_a_memfd)
 {
 	const size_t offset = 3 * PAGE + 17, n = 2 * PAGE + 100;
 	struct ibv_mr *mr = must(reg(self, offset, n, SHMEM, self->memfd.fd, ALL_ACCESS));
@@ -147,7 +147,7 @@ TEST_F(old, a_memfd_is_reached_by_rdma)
 	mr_close(mr);
 }
 
-TEST_F(old, a_dma_buf_is_reached_by_rdma)
+TEST_F(old, rdma_reaches_a_dma_buf)
 {
 	const size_t offset = PAGE + 8, n = 3 * PAGE;
 	struct ibv_mr *mr;
@@ -168,7 +168,7 @@ TEST_F(old, ibv_reg_mr_fd_takes_the_offset_from_the_address)
 	mr_close(mr);
 }
 
-TEST_F(old, the_fd_may_be_closed_after_registration)
+TEST_F(old, fd_may_be_closed_after_registration)
 {
 	struct ibv_mr *mr = reg_all(self, &self->memfd);
 
@@ -177,7 +177,7 @@ TEST_F(old, the_fd_may_be_closed_after_registration)
 	mr_close(mr);
 }
 
-TEST_F(old, a_file_of_a_tmpfs_is_a_memfd_too)
+TEST_F(old, tmpfs_file_registers_as_memfd)
 {
 	int fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
@@ -187,7 +187,7 @@ TEST_F(old, a_file_of_a_tmpfs_is_a_memfd_too)
 	close(fd);
 }
 
-TEST_F(old, a_region_may_cross_huge_pages)
+TEST_F(old, mr_may_cross_huge_pages)
 {
 	struct memory m = { .size = 2 * HUGE_PAGE };
 	const size_t offset = HUGE_PAGE - PAGE + 5, n = 2 * PAGE;
@@ -209,7 +209,7 @@ TEST_F(old, a_region_may_cross_huge_pages)
 	close(m.fd);
 }
 
-TEST_F(old, the_mapping_goes_with_the_mr)
+TEST_F(old, dereg_unmaps_the_memfd)
 {
 	struct ibv_mr *mr = reg_all(self, &self->memfd);
 
@@ -218,7 +218,7 @@ TEST_F(old, the_mapping_goes_with_the_mr)
 	EXPECT_EQ(self->mapped, mappings());
 }
 
-TEST_F(old, a_failed_registration_leaves_no_mapping)
+TEST_F(old, failed_registration_leaves_no_mapping)
 {
 	int mrs = mr_count();
 
@@ -228,14 +228,14 @@ TEST_F(old, a_failed_registration_leaves_no_mapping)
 }
 
 /* And not at all if the provider does not use the methods. */
-TEST_F(old, the_kernel_is_asked_once)
+TEST_F(old, library_queries_the_kernel_at_most_once)
 {
 	for (int i = 0; i < 3; i++)
 		mr_close(reg_all(self, &self->memfd));
 	EXPECT_EQ(device_can("native") ? 1 : 0, kernel.queries);
 }
 
-TEST_F(old, ibv_rereg_mr_to_memory_of_the_process_unmaps_it)
+TEST_F(old, ibv_rereg_mr_to_process_memory_unmaps_the_memfd)
 {
 	struct ibv_mr *mr = reg_all(self, &self->memfd);
 	struct memory to;
@@ -250,7 +250,7 @@ TEST_F(old, ibv_rereg_mr_to_memory_of_the_process_unmaps_it)
 	memory_close(&to);
 }
 
-TEST_F(old, ibv_rereg_mr_of_the_access_keeps_the_mapping)
+TEST_F(old, ibv_rereg_mr_of_access_keeps_the_mapping)
 {
 	struct ibv_mr *mr = reg_all(self, &self->memfd);
 
@@ -261,7 +261,7 @@ TEST_F(old, ibv_rereg_mr_of_the_access_keeps_the_mapping)
 	EXPECT_EQ(self->mapped, mappings());
 }
 
-TEST_F(old, ibv_rereg_mr_that_fails_keeps_the_mapping)
+TEST_F(old, failed_ibv_rereg_mr_keeps_the_mapping)
 {
 	struct ibv_mr *mr = reg_all(self, &self->memfd);
 
@@ -272,7 +272,7 @@ TEST_F(old, ibv_rereg_mr_that_fails_keeps_the_mapping)
 }
 
 /* Also for an MR of ordinary memory, which would need no older means. */
-TEST_F(old, ibv_rereg_mr_fd_is_EOPNOTSUPP_and_changes_nothing)
+TEST_F(old, ibv_rereg_mr_fd_is_eopnotsupp_and_changes_nothing)
 {
 	struct ibv_mr *mr = reg_all(self, &self->memfd), was = *mr;
 
@@ -287,7 +287,7 @@ TEST_F(old, ibv_rereg_mr_fd_is_EOPNOTSUPP_and_changes_nothing)
 	mr_close(mr);
 }
 
-TEST_F(old, a_closed_fd_is_EBADF)
+TEST_F(old, closed_fd_is_ebadf)
 {
 	int path = reopen(self->memfd.fd, O_PATH);
 
@@ -301,7 +301,7 @@ TEST_F(old, a_closed_fd_is_EBADF)
 	close(path);
 }
 
-TEST_F(old, an_fd_of_another_kind_is_EBADFD)
+TEST_F(old, fd_of_another_kind_is_ebadfd)
 {
 	int null = open("/dev/null", O_RDWR), dir = open("/dev/shm", O_RDONLY);
 
@@ -321,7 +321,7 @@ TEST_F(old, an_fd_of_another_kind_is_EBADFD)
 	for (struct memory *m = &self->memfd; m;			\
 	     m = m == &self->memfd && device_can("reg_mr_fd") ? &self->vgem : NULL)
 
-TEST_F(old, a_range_past_the_end_is_ERANGE)
+TEST_F(old, range_past_the_end_is_erange)
 {
 	FOR_EACH_MEMORY(m) {
 		int type = m->fd_type, fd = m->fd;
@@ -333,7 +333,7 @@ TEST_F(old, a_range_past_the_end_is_ERANGE)
 	}
 }
 
-TEST_F(old, a_range_that_wraps_is_EOVERFLOW)
+TEST_F(old, range_that_wraps_is_eoverflow)
 {
 	FOR_EACH_MEMORY(m) {
 		int type = m->fd_type, fd = m->fd;
@@ -344,14 +344,14 @@ TEST_F(old, a_range_that_wraps_is_EOVERFLOW)
 	}
 }
 
-TEST_F(old, an_empty_range_is_EINVAL)
+TEST_F(old, zero_length_is_einval)
 {
 	FOR_EACH_MEMORY(m) {
 		EXPECT_EQ(EINVAL, errno_at(self, 0, 0, 0, m->fd_type, m->fd, RW));
 	}
 }
 
-TEST_F(old, iova_and_offset_that_differ_in_the_page_are_EINVAL)
+TEST_F(old, iova_not_congruent_to_offset_is_einval)
 {
 	FOR_EACH_MEMORY(m) {
 		EXPECT_EQ(EINVAL, errno_at(self, 0, PAGE, 1, m->fd_type, m->fd, RW));
@@ -359,13 +359,13 @@ TEST_F(old, iova_and_offset_that_differ_in_the_page_are_EINVAL)
 	}
 }
 
-TEST_F(old, an_unknown_type_is_EINVAL)
+TEST_F(old, unknown_type_is_einval)
 {
 	EXPECT_EQ(EINVAL, errno_of(self, 0, self->memfd.fd, RW));
 	EXPECT_EQ(EINVAL, errno_of(self, 77, self->memfd.fd, RW));
 }
 
-TEST_F(old, write_access_to_a_read_only_fd_is_EACCES)
+TEST_F(old, write_access_to_read_only_fd_is_eacces)
 {
 	int memfd = reopen(self->memfd.fd, O_RDONLY), dmabuf = heap_fd(SIZE, O_RDONLY);
 
@@ -380,7 +380,7 @@ TEST_F(old, write_access_to_a_read_only_fd_is_EACCES)
 	close(dmabuf);
 }
 
-TEST_F(old, a_write_only_fd_is_EACCES)
+TEST_F(old, write_only_fd_is_eacces)
 {
 	int fd = reopen(self->memfd.fd, O_WRONLY);
 
@@ -389,7 +389,7 @@ TEST_F(old, a_write_only_fd_is_EACCES)
 	close(fd);
 }
 
-TEST_F(old, write_access_to_a_sealed_memfd_is_EPERM)
+TEST_F(old, write_access_to_sealed_memfd_is_eperm)
 {
 	static const int seals[] = { F_SEAL_WRITE, F_SEAL_FUTURE_WRITE };
 
@@ -404,7 +404,7 @@ TEST_F(old, write_access_to_a_sealed_memfd_is_EPERM)
 	}
 }
 
-TEST_F(old, an_access_flag_that_the_kernel_refuses_keeps_its_errno)
+TEST_F(old, refused_access_flag_keeps_the_kernels_errno)
 {
 	EXPECT_EQ(EINVAL, errno_of(self, SHMEM, self->memfd.fd, RW | 1 << 15));
 	EXPECT_EQ(EOPNOTSUPP, errno_of(self, SHMEM, self->memfd.fd, RW | IBV_ACCESS_ON_DEMAND));
@@ -419,7 +419,7 @@ TEST_F(old, an_access_flag_that_the_kernel_refuses_keeps_its_errno)
 	}
 }
 
-TEST_F(old, the_query_says_what_the_library_can_do)
+TEST_F(old, query_mr_fd_caps_says_what_the_library_can_do)
 {
 	uint32_t caps = 77;
 
@@ -432,7 +432,7 @@ TEST_F(old, the_query_says_what_the_library_can_do)
 }
 
 /* The kernel has the methods, but the provider of siw does not use them. */
-TEST_F(old, a_provider_without_the_operation_is_treated_alike)
+TEST_F(old, library_maps_memfd_for_provider_without_the_op)
 {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;

@@ -69,7 +69,7 @@ static bool written(FIXTURE_DATA(paged) *self)
 	       filled(self->to.cpu, SIZE, 1, "written");
 }
 
-TEST_F(paged, counts_the_faults_of_its_packets)
+TEST_F(paged, odp_mr_counts_page_faults)
 {
 	ASSERT_EQ(0, counted("page_faults"));
 	ASSERT_TRUE(written(self));
@@ -77,7 +77,7 @@ TEST_F(paged, counts_the_faults_of_its_packets)
 	ASSERT_EQ(0, counted("page_prefetch"));
 }
 
-TEST_F(paged, counts_pages_that_are_taken_away)
+TEST_F(paged, odp_mr_counts_page_invalidations)
 {
 	long faults;
 
@@ -90,7 +90,7 @@ TEST_F(paged, counts_pages_that_are_taken_away)
 	ASSERT_LT(faults, counted("page_faults"));
 }
 
-TEST_F(paged, has_no_faults_where_pages_were_prefetched)
+TEST_F(paged, prefetched_odp_mr_has_no_page_faults)
 {
 	struct ibv_sge sge = { self->to.iova, SIZE, self->mr->lkey };
 
