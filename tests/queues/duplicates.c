@@ -66,11 +66,11 @@ static void bind(FIXTURE_DATA(duplicate) *self, int access)
 		.mw_access_flags = REMOTE_READ | access,
 	};
 	if (ibv_post_send(self->e.pair.qp[1], &wr, &bad) || wait_wc(&self->e.pair, NULL))
-		fail_case("bind");
+		fail_case("bind a window");
 	self->mw->rkey = wr.bind_mw.rkey;
 }
 
-TEST_F(duplicate, of_a_read_is_answered_again)
+TEST_F(duplicate, duplicate_read_is_answered)
 {
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, SIZE, self->e.peer->rkey));
 	for (int i = 0; i < 3; i++) {
@@ -81,7 +81,7 @@ TEST_F(duplicate, of_a_read_is_answered_again)
 	}
 }
 
-TEST_F(duplicate, of_a_read_through_a_window_is_answered_again)
+TEST_F(duplicate, duplicate_read_by_window_is_answered)
 {
 	uint64_t addr = self->e.there.iova + WINDOW;
 
@@ -92,7 +92,7 @@ TEST_F(duplicate, of_a_read_through_a_window_is_answered_again)
 	ASSERT_TRUE(got(self, WINDOW, PAGE));
 }
 
-TEST_F(duplicate, of_a_read_through_a_zero_based_window_is_answered_again)
+TEST_F(duplicate, duplicate_read_by_zero_based_window_is_answered)
 {
 	bind(self, IBV_ACCESS_ZERO_BASED);
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, 0, PAGE, self->mw->rkey));
@@ -103,7 +103,7 @@ TEST_F(duplicate, of_a_read_through_a_zero_based_window_is_answered_again)
 }
 
 /* Each would begin a packet further on than the one before it, up to behind the window. */
-TEST_F(duplicate, of_a_read_does_not_move_past_the_window)
+TEST_F(duplicate, duplicate_read_does_not_move_past_its_window)
 {
 	uint64_t addr = self->e.there.iova + WINDOW;
 
@@ -116,7 +116,7 @@ TEST_F(duplicate, of_a_read_does_not_move_past_the_window)
 	}
 }
 
-TEST_F(duplicate, of_a_read_of_nothing_is_answered_again)
+TEST_F(duplicate, duplicate_zero_length_read_is_answered)
 {
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, 0, self->e.peer->rkey));
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, PAGE, self->e.peer->rkey));
@@ -124,7 +124,7 @@ TEST_F(duplicate, of_a_read_of_nothing_is_answered_again)
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, 0, self->e.peer->rkey));
 }
 
-TEST_F(duplicate, of_a_read_is_answered_after_a_read_of_nothing)
+TEST_F(duplicate, duplicate_read_is_answered_after_zero_length_read)
 {
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, PAGE, self->e.peer->rkey));
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, 0, self->e.peer->rkey));
@@ -137,7 +137,7 @@ TEST_F(duplicate, of_a_read_is_answered_after_a_read_of_nothing)
  * The peer answers a duplicate that begins in the middle of a read with packets of the
  * middle.  They are no answer to the read that was posted.
  */
-TEST_F(duplicate, answered_with_the_middle_of_a_read_is_a_bad_response)
+TEST_F(duplicate, middle_packets_of_a_read_are_a_bad_response)
 {
 	need("read-middles");
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, SIZE, self->e.peer->rkey));

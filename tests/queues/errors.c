@@ -45,7 +45,7 @@ static void post(FIXTURE_DATA(error) *self, uint64_t wr_id, enum ibv_wr_opcode o
 	};
 
 	if ((errno = ibv_post_send(self->e.pair.qp[0], &wr, &bad)))
-		fail_case("post");
+		fail_case("post a request");
 }
 
 /* The status of the next completion, which has to be of END. */
@@ -79,19 +79,19 @@ static void second_of_three_is(struct __test_metadata *_metadata, FIXTURE_DATA(e
 	ASSERT_TRUE(filled(self->e.there.cpu, SIZE, 1, "what the first wrote"));
 }
 
-TEST_F(error, a_wrong_lkey_is_reported_after_what_was_before_it)
+TEST_F(error, write_with_wrong_lkey_fails_in_order)
 {
 	second_of_three_is(_metadata, self, IBV_WR_RDMA_WRITE, self->e.here.iova,
 			   self->e.mr->lkey ^ 0x55);
 }
 
-TEST_F(error, a_wrong_lkey_of_a_read_is_reported_after_what_was_before_it)
+TEST_F(error, read_with_wrong_lkey_fails_in_order)
 {
 	second_of_three_is(_metadata, self, IBV_WR_RDMA_READ, self->e.here.iova,
 			   self->e.mr->lkey ^ 0x55);
 }
 
-TEST_F(error, an_address_outside_of_the_mr_is_reported_after_what_was_before_it)
+TEST_F(error, write_from_outside_of_the_mr_fails_in_order)
 {
 	second_of_three_is(_metadata, self, IBV_WR_RDMA_WRITE, self->e.here.iova + SIZE - 1,
 			   self->e.mr->lkey);
@@ -109,7 +109,7 @@ static void both_ends(FIXTURE_DATA(error) *self, enum ibv_wc_status status[2])
 	}
 }
 
-TEST_F(error, a_wrong_lkey_of_a_receive_is_reported_at_both_ends)
+TEST_F(error, receive_with_wrong_lkey_fails_at_both_ends)
 {
 	enum ibv_wc_status status[2];
 	struct ibv_sge sge = { self->e.there.iova, SIZE, self->e.peer->lkey ^ 0x55 };
@@ -123,7 +123,7 @@ TEST_F(error, a_wrong_lkey_of_a_receive_is_reported_at_both_ends)
 	ASSERT_TRUE(memory_untouched(&self->e.there));
 }
 
-TEST_F(error, a_message_that_is_too_long_is_reported_at_both_ends)
+TEST_F(error, too_long_message_fails_at_both_ends)
 {
 	enum ibv_wc_status status[2];
 
@@ -150,7 +150,7 @@ static void receive_into_a_small_cq(FIXTURE_DATA(error) *self)
 	pair_connect(&self->e.pair, IBV_MTU_1024);
 }
 
-TEST_F(error, an_mr_is_not_held_when_the_cq_is_full)
+TEST_F(error, full_cq_does_not_block_dereg)
 {
 	struct ibv_recv_wr *bad, wr = {};
 	struct ibv_wc wc;
@@ -173,7 +173,7 @@ TEST_F(error, an_mr_is_not_held_when_the_cq_is_full)
 }
 
 /* A QP that has refused an atomic in the middle, reset, and connected again. */
-TEST_F(error, a_qp_that_refused_an_atomic_receives_after_a_reset)
+TEST_F(error, qp_receives_after_refused_atomic_and_reset)
 {
 	need("atomics");
 	for (int i = 0; i < 3; i++) {
@@ -198,12 +198,12 @@ static void *set_resources(void *arg)
 		struct ibv_qp_attr attr = { .max_dest_rd_atomic = i % 2 ? 8 : 16 };
 
 		if (ibv_modify_qp(qp, &attr, IBV_QP_MAX_DEST_RD_ATOMIC))
-			fail_case("max_dest_rd_atomic");
+			fail_case("change max_dest_rd_atomic");
 	}
 	return NULL;
 }
 
-TEST_F(error, resources_for_reads_change_while_reads_arrive)
+TEST_F(error, reads_succeed_while_max_dest_rd_atomic_changes)
 {
 	struct ibv_qp_attr sqd = { .qp_state = IBV_QPS_SQD };
 	pthread_t thread[2];
@@ -236,7 +236,7 @@ static void *reset(void *arg)
 	return NULL;
 }
 
-TEST_F(error, threads_may_reset_a_qp_at_once)
+TEST_F(error, qp_works_after_concurrent_resets)
 {
 	pthread_t thread[3];
 
@@ -253,7 +253,7 @@ TEST_F(error, threads_may_reset_a_qp_at_once)
 	ASSERT_TRUE(filled(self->e.there.cpu, SIZE, 1, "what was written"));
 }
 
-TEST_F(error, more_resources_for_reads_than_the_device_has_are_refused)
+TEST_F(error, max_dest_rd_atomic_above_the_limit_is_einval)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
 	struct ibv_device_attr limits;
@@ -270,7 +270,7 @@ TEST_F(error, more_resources_for_reads_than_the_device_has_are_refused)
 }
 
 /* With a peer that is silent, the largest number of retries ends too. */
-TEST_F(error, a_retry_count_of_7_is_not_for_ever)
+TEST_F(error, retry_count_7_does_not_retry_forever)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
 	uint64_t id;
@@ -281,7 +281,7 @@ TEST_F(error, a_retry_count_of_7_is_not_for_ever)
 	ASSERT_EQ(IBV_WC_RETRY_EXC_ERR, next_of(self, 0, &id));
 }
 
-TEST_F(error, a_receiver_that_is_never_ready_ends_the_sender)
+TEST_F(error, send_to_a_never_ready_receiver_fails)
 {
 	uint64_t id;
 
@@ -295,7 +295,7 @@ TEST_F(error, a_receiver_that_is_never_ready_ends_the_sender)
 	ASSERT_EQ(2, id);
 }
 
-TEST_F(error, a_receiver_that_is_ready_late_gets_the_message)
+TEST_F(error, receive_posted_late_gets_the_message)
 {
 	enum ibv_wc_status status[2];
 
@@ -313,7 +313,7 @@ TEST_F(error, a_receiver_that_is_ready_late_gets_the_message)
  * What was posted before a reset is gone with it, also what was sent and not answered.
  * The peer takes no writes: not even an empty one may be left of them.
  */
-TEST_F(error, what_was_posted_before_a_reset_is_not_sent_after_it)
+TEST_F(error, requests_before_a_reset_are_not_sent_after_it)
 {
 	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET }, no_access = {};
 	struct ibv_wc wc;
@@ -361,7 +361,7 @@ static void *end_it(void *arg)
  * buffer after its own, too.  The rounds go on until each end came before the last
  * message and after the first a few times.
  */
-TEST_F_TIMEOUT(error, no_packet_is_executed_again_when_its_qp_is_ended, 120)
+TEST_F_TIMEOUT(error, no_packet_is_executed_twice_when_qp_goes_to_err, 120)
 {
 	uint64_t random = random_begin(random_seed(), 0);
 	struct ender e = { .qp = self->e.pair.qp[1] };

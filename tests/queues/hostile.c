@@ -84,14 +84,14 @@ static bool written(FIXTURE_DATA(queue) *self)
 	return filled(self->e.there.cpu, SIZE, 1, "what was written");
 }
 
-TEST_F(queue, a_request_by_hand_is_done)
+TEST_F(queue, hand_written_wqe_is_executed)
 {
 	good_write(self);
 	ASSERT_EQ(IBV_WC_SUCCESS, does(self));
 	ASSERT_TRUE(written(self));
 }
 
-TEST_F(queue, progress_that_the_user_writes_is_not_used)
+TEST_F(queue, progress_in_a_send_wqe_is_ignored)
 {
 	struct rxe_send_wqe *wqe = good_write(self);
 
@@ -107,21 +107,21 @@ TEST_F(queue, progress_that_the_user_writes_is_not_used)
 	ASSERT_TRUE(written(self));
 }
 
-TEST_F(queue, more_sges_than_the_queue_has_are_an_error)
+TEST_F(queue, send_of_too_many_sges_is_an_error)
 {
 	good_write(self)->dma.num_sge = 0x10000000;
 	ASSERT_EQ(IBV_WC_LOC_QP_OP_ERR, does(self));
 	ASSERT_TRUE(memory_untouched(&self->e.there));
 }
 
-TEST_F(queue, a_length_above_that_of_the_sges_is_an_error)
+TEST_F(queue, length_above_that_of_the_sges_is_an_error)
 {
 	good_write(self)->dma.length = SIZE + 1;
 	ASSERT_EQ(IBV_WC_LOC_LEN_ERR, does(self));
 	ASSERT_TRUE(memory_untouched(&self->e.there));
 }
 
-TEST_F(queue, a_length_without_sges_is_an_error)
+TEST_F(queue, length_without_sges_is_an_error)
 {
 	good_write(self)->dma.num_sge = 0;
 	ASSERT_EQ(IBV_WC_LOC_LEN_ERR, does(self));
@@ -152,7 +152,7 @@ TEST_F(queue, inline_data_is_sent_from_its_beginning)
 	ASSERT_TRUE(memory_only_changed(&self->e.there, 0, 40));
 }
 
-TEST_F(queue, an_unknown_opcode_is_an_error)
+TEST_F(queue, unknown_opcode_is_an_error)
 {
 	static const uint32_t opcodes[] = { 0x7fffffff, 0xffffffff, 0x1000, 0x21 };
 
@@ -163,7 +163,7 @@ TEST_F(queue, an_unknown_opcode_is_an_error)
 	ASSERT_TRUE(memory_untouched(&self->e.there));
 }
 
-TEST_F(queue, fast_registration_is_an_error)
+TEST_F(queue, fast_registration_wqe_is_an_error)
 {
 	struct rxe_send_wqe *wqe = good_write(self);
 
@@ -172,7 +172,7 @@ TEST_F(queue, fast_registration_is_an_error)
 	ASSERT_EQ(IBV_WC_LOC_QP_OP_ERR, does(self));
 }
 
-TEST_F(queue, a_read_with_the_inline_flag_uses_its_sges)
+TEST_F(queue, inline_read_of_too_many_sges_is_an_error)
 {
 	struct rxe_send_wqe *wqe = good_write(self);
 
@@ -183,7 +183,7 @@ TEST_F(queue, a_read_with_the_inline_flag_uses_its_sges)
 	ASSERT_TRUE(memory_untouched(&self->e.here));
 }
 
-TEST_F(queue, a_receive_of_more_sges_than_the_queue_has_is_an_error)
+TEST_F(queue, receive_of_too_many_sges_is_an_error)
 {
 	struct rxe_recv_wqe *wqe = mapped_slot(&self->recv);
 	struct rxe_send_wqe *send = good_write(self);
@@ -197,7 +197,7 @@ TEST_F(queue, a_receive_of_more_sges_than_the_queue_has_is_an_error)
 	ASSERT_TRUE(memory_untouched(&self->e.there));
 }
 
-TEST_F(queue, progress_in_a_receive_is_not_used)
+TEST_F(queue, progress_in_a_receive_wqe_is_ignored)
 {
 	struct rxe_recv_wqe *wqe = mapped_slot(&self->recv);
 
@@ -216,7 +216,7 @@ TEST_F(queue, progress_in_a_receive_is_not_used)
 }
 
 /* Whatever the index says, it stands for at most as many requests as the queue holds. */
-TEST_F(queue, a_made_up_producer_index_ends)
+TEST_F(queue, bogus_producer_index_stays_within_the_queue)
 {
 	struct ibv_wc wc;
 	int n = 0;
@@ -300,7 +300,7 @@ static void drain(struct pair *p)
 		;
 }
 
-TEST_F_TIMEOUT(queue, scribbles_break_nobody_else, 300)
+TEST_F_TIMEOUT(queue, random_writes_to_queues_break_no_other_qp, 300)
 {
 	struct scribbler s = { .queue = { self->send, self->recv } };
 	uint64_t seed = random_seed(), random = random_begin(seed, 1);

@@ -43,13 +43,13 @@ static void begin(FIXTURE_DATA(list) *self)
 static bool arrive(FIXTURE_DATA(list) *self, size_t n)
 {
 	if ((errno = ibv_wr_complete(self->qp)))
-		fail_case("post");
+		fail_case("post a request");
 	return wait_wc(&self->e.pair, NULL) == IBV_WC_SUCCESS &&
 	       !memcmp(self->e.there.cpu, self->e.here.cpu, n) &&
 	       memory_only_changed(&self->e.there, 0, n);
 }
 
-TEST_F(list, of_sges_of_different_lengths_is_sent)
+TEST_F(list, sges_of_different_lengths_are_all_sent)
 {
 	struct ibv_sge sge[2] = {
 		{ self->e.here.iova, 100, self->e.mr->lkey },
@@ -66,7 +66,7 @@ TEST_F(list, of_sges_of_different_lengths_is_sent)
 	ASSERT_TRUE(arrive(self, 3500));
 }
 
-TEST_F(list, of_inline_data_is_sent)
+TEST_F(list, inline_data_list_is_sent)
 {
 	struct ibv_data_buf buf[3] = {
 		{ self->e.here.cpu, 7 }, { self->e.here.cpu + 7, 30 },
@@ -78,7 +78,7 @@ TEST_F(list, of_inline_data_is_sent)
 	ASSERT_TRUE(arrive(self, 38));
 }
 
-TEST_F(list, of_inline_data_that_just_fits_is_sent)
+TEST_F(list, inline_data_list_of_maximum_size_is_sent)
 {
 	struct ibv_data_buf buf[2] = {
 		{ self->e.here.cpu, 10 }, { self->e.here.cpu + 10, self->max_inline - 10 },
@@ -89,7 +89,7 @@ TEST_F(list, of_inline_data_that_just_fits_is_sent)
 	ASSERT_TRUE(arrive(self, self->max_inline));
 }
 
-TEST_F(list, of_inline_data_that_does_not_fit_is_refused)
+TEST_F(list, inline_data_list_above_the_maximum_is_refused)
 {
 	struct ibv_data_buf buf[2] = {
 		{ self->e.here.cpu, 10 }, { self->e.here.cpu + 10, self->max_inline - 9 },
@@ -105,14 +105,14 @@ TEST_F(list, of_inline_data_that_does_not_fit_is_refused)
 }
 
 /* An application need not set IBV_SEND_INLINE with this function. */
-TEST_F(list, inline_data_is_inline_without_the_flag)
+TEST_F(list, inline_data_is_sent_without_the_inline_flag)
 {
 	begin(self);
 	ibv_wr_set_inline_data(self->qp, self->e.here.cpu, 50);
 	ASSERT_TRUE(arrive(self, 50));
 }
 
-TEST_F(list, inline_data_of_post_send_that_does_not_fit_is_refused)
+TEST_F(list, post_send_of_too_much_inline_data_is_refused)
 {
 	struct ibv_sge sge[2] = {
 		{ self->e.here.iova, 10, 0 }, { self->e.here.iova + 10, self->max_inline - 9, 0 },

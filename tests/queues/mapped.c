@@ -48,7 +48,7 @@ void mapped_new(const struct mapped *before, int n, struct mapped *send, struct 
 		found[f++] = list[i];
 	}
 	if (f != 2)
-		fail_case("%d new queues", f);
+		fail_case("%d new queues, not 2", f);
 	/* A send request is larger. */
 	*send = found[found[1].buf->log2_elem_size > found[0].buf->log2_elem_size];
 	*recv = found[send->buf == found[0].buf];
@@ -83,5 +83,5 @@ void ring(struct ibv_qp *qp)
 	};
 
 	if (write(qp->context->cmd_fd, &c, sizeof(c)) != sizeof(c))
-		fail_case("the doorbell");
+		fail_case("ring the doorbell");
 }

@@ -52,7 +52,7 @@ static int create_cq(int cmd_fd, struct mminfo *info)
 	return 0;
 }
 
-TEST_F(queue, comes_without_bytes_of_the_kernel)
+TEST_F(queue, padding_of_create_cq_response_is_zero)
 {
 	for (int i = 0; i < QUEUES; i++) {
 		struct mminfo info;

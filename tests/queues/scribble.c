@@ -217,7 +217,7 @@ static void one_round(FIXTURE_DATA(scribble) *self, struct ends *e, uint64_t *ra
 
 	queues_open(&q);
 	if (pthread_create(&thread, NULL, scribble, &q))
-		fail_case("thread");
+		fail_case("create a thread");
 	for (int i = 0; i < 12; i++) {
 		post_anything(&q, random);
 		ring_anything(self, &q, random);
@@ -269,7 +269,7 @@ static bool works(FIXTURE_DATA(scribble) *self, uint32_t seed)
 	return good;
 }
 
-TEST_F_TIMEOUT(scribble, breaks_nobody_else, 120)
+TEST_F_TIMEOUT(scribble, random_writes_to_queues_break_no_other_process, 120)
 {
 	const char *longer = getenv("MRFD_SECONDS");
 	double end = now() + (longer ? atof(longer) : SECONDS);
