@@ -93,7 +93,7 @@ static bool held(const struct memory *m, const struct memory *now)
 	q = gpu_query(m);
 	if (q.attachments == 1 && (q.place == MRFD_GPU_VRAM) == !device_can("vmap"))
 		return true;
-	printf("# %u attachments, place %u\n", q.attachments, q.place);
+	printf("# the GPU's buffer has %u attachments and is at place %u\n", q.attachments, q.place);
 	return false;
 }
 
@@ -152,7 +152,7 @@ static bool kept_keys(const struct ibv_mr *mr, const struct ibv_mr *was, int fla
 	return same_keys(mr, was) || (flags & TRANS && !device_can("keeps-keys"));
 }
 
-TEST_F_TIMEOUT(rereg, every_combination_of_flags, 90)
+TEST_F_TIMEOUT(rereg, every_combination_of_flags_takes_effect, 90)
 {
 	for (int flags = 1; flags <= CHANGE_ALL; flags++) {
 		struct memory *now = flags & TRANS ? &self->to : &self->from;
@@ -160,7 +160,7 @@ TEST_F_TIMEOUT(rereg, every_combination_of_flags, 90)
 		uint64_t iova = now->iova;
 
 		ASSERT_EQ(0, memory_rereg(self->mr, flags, self->pd[1], &self->to, NO_READ)) {
-			TH_LOG("flags %d: %s", flags, strerror(errno));
+			TH_LOG("rereg with flags %d: %s", flags, strerror(errno));
 		}
 		ASSERT_TRUE(kept_keys(self->mr, &self->was, flags));
 		ASSERT_EQ(pd, self->mr->pd);
@@ -170,7 +170,7 @@ TEST_F_TIMEOUT(rereg, every_combination_of_flags, 90)
 		ASSERT_TRUE(held(&self->to, now));
 		ASSERT_TRUE(reaches(self, pd, now, 4000, iova + 4000, 5000,
 				    !(flags & CHANGE_ACCESS))) {
-			TH_LOG("flags %d", flags);
+			TH_LOG("data after a rereg with flags %d", flags);
 		}
 		/* The last byte can be written; not the one after it, nor from another PD. */
 		memory_mark(now);
@@ -195,7 +195,7 @@ TEST_F_TIMEOUT(rereg, every_combination_of_flags, 90)
 			    true));
 }
 
-TEST_F(rereg, the_lkey_names_the_new_memory)
+TEST_F(rereg, lkey_refers_to_the_new_memory)
 {
 	struct pair pair;
 
@@ -218,7 +218,7 @@ TEST_F(rereg, the_lkey_names_the_new_memory)
 	pair_close(&pair);
 }
 
-TEST_F(rereg, the_same_memory_at_another_offset_and_length)
+TEST_F(rereg, rereg_changes_offset_and_length)
 {
 	static const struct { uint64_t offset, length, iova; } parts[] = {
 		{ PAGE, 2 * PAGE, 0x5000 }, { 100, 5000, 0x7f00000064 }, { 2 * PAGE, 1, 0 },
@@ -262,7 +262,7 @@ static struct ibv_mw *window_that_holds(struct ibv_pd *pd)
 	return window_alloc(pd, IBV_MW_TYPE_1);
 }
 
-TEST_F(rereg, a_bound_window_makes_it_fail_and_keeps_working)
+TEST_F(rereg, rereg_with_a_bound_window_is_einval)
 {
 	uint64_t at = self->from.iova + PAGE;
 	struct ibv_mw *mw = window_that_holds(self->pd[0]);
@@ -296,7 +296,7 @@ TEST_F(rereg, a_bound_window_makes_it_fail_and_keeps_working)
 }
 
 /* Close the fd, then also the mapping and the handle, so that only the MR is left. */
-TEST_F(rereg, the_fd_may_be_closed_after_it)
+TEST_F(rereg, fd_may_be_closed_after_rereg)
 {
 	struct memory *to = &self->to;
 	uint64_t iova = to->iova;
@@ -335,7 +335,7 @@ FIXTURE_TEARDOWN(chain)
  * A thousand reregs with random flags, over memory of all kinds: the MR never holds more
  * than a new MR would, and after its dereg nothing is left.
  */
-TEST_F_TIMEOUT(chain, of_a_thousand_leaves_nothing, 200)
+TEST_F_TIMEOUT(chain, thousand_reregs_leave_nothing_behind, 200)
 {
 	static const enum memory_kind kinds[KINDS] = { HOST, VGEM, MEMFD, GPU_VRAM, BOCHS };
 	struct ibv_context *ctx = device_open();

@@ -96,7 +96,7 @@ static bool as_it_was(FIXTURE_DATA(mr) *self)
 	static uint32_t seed = 50;
 
 	if (memcmp(&self->was, self->mr, sizeof(self->was)))
-		return printf("# the fields of the MR changed\n"), false;
+		return printf("# the fields of the MR have changed\n"), false;
 	fill(self->local.cpu, 3000, ++seed);
 	memory_mark(&self->at);
 	return op(self, self->pd, IBV_WR_RDMA_WRITE, end - 3000, 3000) == IBV_WC_SUCCESS &&
@@ -119,7 +119,7 @@ static bool as_it_was(FIXTURE_DATA(mr) *self)
 #define rereg_fd(flags, pd, offset, length, iova, type, fd, access)	\
 	ibv_rereg_mr_fd_iova(self->mr, flags, pd, offset, length, iova, type, fd, access)
 
-TEST_F_TIMEOUT(mr, what_the_library_refuses, 60)
+TEST_F_TIMEOUT(mr, rereg_with_invalid_arguments_is_einval, 60)
 {
 	struct ibv_context *ctx = device_open();
 	struct ibv_pd *foreign = must(ibv_alloc_pd(ctx));
@@ -138,7 +138,7 @@ TEST_F_TIMEOUT(mr, what_the_library_refuses, 60)
 	device_close(ctx);
 }
 
-TEST_F_TIMEOUT(mr, ranges_and_addresses_that_make_no_sense, 60)
+TEST_F_TIMEOUT(mr, rereg_to_invalid_range_changes_nothing, 60)
 {
 	int fd = self->vgem.fd;
 
@@ -154,7 +154,7 @@ TEST_F_TIMEOUT(mr, ranges_and_addresses_that_make_no_sense, 60)
 					     REMOTE_READ));
 }
 
-TEST_F_TIMEOUT(mr, fds_that_are_not_what_they_should_be, 60)
+TEST_F_TIMEOUT(mr, rereg_to_invalid_fd_changes_nothing, 60)
 {
 	int null = open("/dev/null", O_RDWR);
 
@@ -169,7 +169,7 @@ TEST_F_TIMEOUT(mr, fds_that_are_not_what_they_should_be, 60)
 	close(null);
 }
 
-TEST_F_TIMEOUT(mr, rights_that_cannot_be_had, 60)
+TEST_F_TIMEOUT(mr, rereg_to_unsupported_rights_changes_nothing, 60)
 {
 	int fd = self->vgem.fd;
 
@@ -187,7 +187,7 @@ TEST_F_TIMEOUT(mr, rights_that_cannot_be_had, 60)
 			      WRITE_ACCESS | IBV_ACCESS_FLUSH_PERSISTENT));
 }
 
-TEST_F_TIMEOUT(mr, files_that_may_not_be_written, 60)
+TEST_F_TIMEOUT(mr, rereg_to_unwritable_file_changes_nothing, 60)
 {
 	char path[64];
 	int ro;
@@ -213,7 +213,7 @@ TEST_F_TIMEOUT(mr, files_that_may_not_be_written, 60)
 	ASSERT_EQ(IBV_WC_SUCCESS, op(self, self->pd, IBV_WR_RDMA_READ, 0, 8));
 }
 
-TEST_F_TIMEOUT(mr, memory_of_the_process_that_cannot_be_pinned, 60)
+TEST_F_TIMEOUT(mr, rereg_to_unpinnable_memory_is_efault, 60)
 {
 	uint8_t *hole = mmap(NULL, SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint8_t *ro = mmap(NULL, SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -236,7 +236,7 @@ static void *rereg_without_privilege(void *arg)
 	intptr_t result;
 
 	if (ftruncate(big, 4 * SIZE) || syscall(SYS_setresuid, 65534, 65534, 65534))
-		fail_case("big file, no privilege");
+		fail_case("make a big memfd and drop privileges");
 	errno = 0;
 	result = rereg_fd(TRANS, NULL, 0, 4 * SIZE, 0, SHMEM, big, 0);
 	if (result == INPUT && errno == ENOMEM)
@@ -247,7 +247,7 @@ static void *rereg_without_privilege(void *arg)
 	return (void *)result;
 }
 
-TEST_F_TIMEOUT(mr, more_than_may_be_locked, 60)
+TEST_F_TIMEOUT(mr, rereg_above_memlock_limit_is_enomem, 60)
 {
 	struct rlimit limit = { .rlim_cur = 3 * SIZE, .rlim_max = 3 * SIZE };
 	pthread_t thread;
@@ -273,7 +273,7 @@ static int write_rereg_fd(FIXTURE_DATA(mr) *self, uint32_t flags, uint32_t pd_ha
 	return fd_call(self->ctx->cmd_fd, BY_WRITE, &c, &keys);
 }
 
-TEST_F_TIMEOUT(mr, the_kernel_refuses_what_the_library_would_not_send, 60)
+TEST_F_TIMEOUT(mr, kernel_refuses_invalid_rereg_by_write, 60)
 {
 	uint32_t pd = self->pd->handle, mr = self->mr->handle;
 

@@ -361,13 +361,13 @@ static void turns_under_a_writer(struct __test_metadata *_metadata, FIXTURE_DATA
 	for (; (more(self, end, turns) || moved <= LEAST / 2) && !stopped(self); turns++) {
 		struct memory *old = &self->at[here], *new = &self->at[!here];
 
-		ASSERT_TRUE(poisoned(new)) { TH_LOG("touched after the MR had left it"); }
+		ASSERT_TRUE(poisoned(new)) { TH_LOG("written after the MR had left the buffer"); }
 		ASSERT_EQ(0, move_to(self, new));
 		memcpy(copy, old->cpu, SIZE);
 		poison(old);
 		ASSERT_TRUE(whole(copy, newest));
 		usleep(500 + 1000 * (turns % 8));
-		ASSERT_TRUE(poisoned(old)) { TH_LOG("touched after the rereg returned"); }
+		ASSERT_TRUE(poisoned(old)) { TH_LOG("the old buffer was written after rereg"); }
 		moved += self->done != seen;
 		seen = self->done;
 		here = !here;
@@ -385,12 +385,12 @@ static void turns_under_a_writer(struct __test_metadata *_metadata, FIXTURE_DATA
 	end_turns(_metadata, self, turns, "messages");
 }
 
-TEST_F(move, a_written_packet_is_whole_in_one_buffer)
+TEST_F(move, each_written_packet_lands_whole_in_one_buffer)
 {
 	turns_under_a_writer(_metadata, self, write_on);
 }
 
-TEST_F(move, a_received_packet_is_whole_in_one_buffer)
+TEST_F(move, each_received_packet_lands_whole_in_one_buffer)
 {
 	turns_under_a_writer(_metadata, self, send_on);
 }
@@ -430,7 +430,7 @@ static void mark_buffer(struct memory *at, int which)
 		fill_words(words(at, p * PACKET), which * PACKETS + p);
 }
 
-TEST_F(move, a_read_packet_is_whole_from_one_buffer)
+TEST_F(move, each_read_packet_comes_whole_from_one_buffer)
 {
 	double end = now() + SECONDS;
 	int turns = 0, here = 0;

@@ -104,7 +104,7 @@ static bool refused_with(FIXTURE_DATA(rights) *self, int access, int err)
 
 	if (change(self, access) == IBV_REREG_MR_ERR_INPUT && errno == err)
 		return !memcmp(&was, self->mr, sizeof(was)) && works(self, true);
-	printf("# errno %d and not %d\n", errno, err);
+	printf("# rereg to rights %#x: errno %d, not %d\n", access, errno, err);
 	return false;
 }
 
@@ -120,7 +120,7 @@ static void need_other_keys(void)
 		skip_case("its rereg keeps the keys");
 }
 
-TEST_F(rights, that_the_keys_do_not_know)
+TEST_F(rights, mr_works_after_rereg_to_hugetlb_access)
 {
 	long pinned = pinned_kb();
 	int mrs = mr_count();
@@ -164,13 +164,14 @@ static bool changes(FIXTURE_DATA(rights) *self, int access, bool other)
 	struct ibv_mr was = *self->mr;
 
 	if (change(self, access)) {
-		printf("# to rights %#x: %s\n", access, strerror(errno));
+		printf("# rereg to rights %#x: %s\n", access, strerror(errno));
 		return false;
 	}
 	other &= !device_can("keeps-keys");
 	if ((was.lkey != self->mr->lkey) == other && (was.rkey != self->mr->rkey) == other)
 		return !other || is_dead(self, was.rkey);
-	printf("# with rights %#x rkey %#x is now %#x\n", access, was.rkey, self->mr->rkey);
+	printf("# rereg to rights %#x: rkey %#x is now %#x, and must %sdiffer\n", access, was.rkey,
+	       self->mr->rkey, other ? "" : "not ");
 	return false;
 }
 
@@ -209,7 +210,7 @@ static bool follows(FIXTURE_DATA(rights) *self)
 }
 
 /* A change of such a bit changes nothing, but mlx5 cannot know that and makes another key. */
-TEST_F(rights, that_are_optional_and_unknown)
+TEST_F(rights, mr_works_after_rereg_to_unknown_optional_access)
 {
 	long pinned = pinned_kb();
 	int mrs = mr_count();
@@ -235,7 +236,7 @@ TEST_F(rights, that_are_optional_and_unknown)
 }
 
 /* It is a bit of the same range that all know; one that cannot order ignores it. */
-TEST_F(rights, of_relaxed_ordering)
+TEST_F(rights, rereg_to_relaxed_ordering_keeps_the_keys)
 {
 	for (int i = 0; i < 3; i++) {
 		ASSERT_TRUE(changes(self, RW | IBV_ACCESS_RELAXED_ORDERING, false));
@@ -248,7 +249,7 @@ TEST_F(rights, of_relaxed_ordering)
 	}
 }
 
-TEST_F(rights, of_on_demand_paging)
+TEST_F(rights, only_process_memory_reregs_to_on_demand_paging)
 {
 	long pinned = pinned_kb();
 
