@@ -98,7 +98,7 @@ static void write_file(const char *path, const char *text)
 	int fd = open(path, O_WRONLY);
 
 	if (fd < 0 || write(fd, text, strlen(text)) != strlen(text))
-		fail_case("%s", path);
+		fail_case("write to %s", path);
 	close(fd);
 }
 
@@ -117,7 +117,7 @@ static void count_slabs(struct counts *c)
 		    !slab_counts(name))
 			continue;
 		if (c->nr_slabs == MAX_SLABS)
-			fail_case("too many slabs");
+			fail_case("more than %d slabs", MAX_SLABS);
 		strcpy(c->slab[c->nr_slabs].name, name);
 		c->slab[c->nr_slabs].per_slab = per_slab;
 		c->slab[c->nr_slabs++].objects = slab_objects(name);
@@ -460,7 +460,7 @@ FIXTURE_TEARDOWN(stress)
 		       act_names[i]);
 		if (must_be_done(self, i)) {
 			EXPECT_LT(0, self->board->acts[i]) {
-				TH_LOG("never %s", act_names[i]);
+				TH_LOG("no worker did this: %s", act_names[i]);
 			}
 		}
 	}
@@ -474,7 +474,7 @@ FIXTURE_TEARDOWN(stress)
 	EXPECT_TRUE(counts_return(&self->before));
 }
 
-TEST_F_TIMEOUT(stress, traffic_and_registration, 240)
+TEST_F_TIMEOUT(stress, workers_share_the_device_without_error, 240)
 {
 	double limit = now() + PATIENCE;
 
@@ -486,7 +486,7 @@ TEST_F_TIMEOUT(stress, traffic_and_registration, 240)
 	EXPECT_LE(WORKERS, self->endings[WELL]);	/* with the children that they forked */
 }
 
-TEST_F_TIMEOUT(stress, kills, 240)
+TEST_F_TIMEOUT(stress, killed_workers_leave_nothing_behind, 240)
 {
 	self->least_killed = LEAST;
 	keep_alive(_metadata, self, SECONDS, 1.5, true, NULL);
@@ -494,7 +494,7 @@ TEST_F_TIMEOUT(stress, kills, 240)
 	EXPECT_LE(2, self->endings[WELL]);
 }
 
-TEST_F_TIMEOUT(stress, link_delete_add, 240)
+TEST_F_TIMEOUT(stress, deleting_the_device_under_load_leaves_nothing, 240)
 {
 	self->brief = !device_can("add-delete");	/* a case that is skipped does no act */
 	need("add-delete");
@@ -509,7 +509,7 @@ TEST_F_TIMEOUT(stress, link_delete_add, 240)
 }
 
 /* Several rounds, in which a leak would grow. */
-TEST_F_TIMEOUT(stress, counts_return, 240)
+TEST_F_TIMEOUT(stress, repeated_deletions_leak_nothing, 240)
 {
 	self->brief = true;
 	need("add-delete");
@@ -520,7 +520,7 @@ TEST_F_TIMEOUT(stress, counts_return, 240)
 		self->deleter = 0;
 		ASSERT_TRUE(device_gets_ready());
 		ASSERT_TRUE(nothing_left());
-		ASSERT_TRUE(counts_return(&self->before)) { TH_LOG("round %d", i); }
+		ASSERT_TRUE(counts_return(&self->before)) { TH_LOG("after round %d", i); }
 	}
 }
 

@@ -236,7 +236,7 @@ static void must_rereg(struct thread *t, struct own *own, int flags, struct ibv_
 		       struct memory *at, int access)
 {
 	if (memory_rereg(own->mr, flags, pd, at, access))
-		fail_case("rereg");
+		fail_case("rereg of an own MR");
 	count(t, REREGISTERED);
 }
 
@@ -336,7 +336,7 @@ static void change_shared(struct thread *t, struct shared *s)
 			pthread_rwlock_rdlock(&s->lock);
 		if (memory_rereg(s->mr, flags, t->w->pd[below(t, 4) == 0], &s->at[to], access) &&
 		    errno != EBUSY)
-			fail_case("rereg of a shared region");
+			fail_case("rereg of a shared MR");
 		if (new_keys)
 			shared_tell(t, s);
 	} else {
@@ -410,7 +410,7 @@ static void use_window(struct thread *t, struct own *own)
 	struct ibv_mr by_window = *own->mr, *mr = own->mr;
 
 	if ((errno = ibv_bind_mw(t->pair.qp[0], mw, &bind)))
-		fail_case("bind");
+		fail_case("bind a window");
 	if (ends(t, own, wait_wc(&t->pair, NULL), IBV_WC_SUCCESS, "bind")) {
 		by_window.rkey = mw->rkey;
 		own->mr = &by_window;
@@ -423,7 +423,7 @@ static void use_window(struct thread *t, struct own *own)
 		count(t, WINDOWS);
 	}
 	if ((errno = ibv_dealloc_mw(mw)))
-		fail_case("dealloc MW");
+		fail_case("dealloc a window");
 }
 
 /*
