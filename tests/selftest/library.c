@@ -67,35 +67,35 @@ FIXTURE_TEARDOWN(inner)
 	fflush(stdout);
 }
 
-TEST_F(inner, passes)
+TEST_F(inner, case_passes)
 {
 	printf("# the case runs\n");
 }
 
-TEST_F(inner, its_teardown_fails)
+TEST_F(inner, teardown_fails)
 {
 	self->teardown_fails = true;
 }
 
-TEST_F(inner, a_helper_fails)
+TEST_F(inner, helper_fails)
 {
 	helper();
 	printf("# the case goes on\n");
 }
 
-TEST_F(inner, an_assertion_fails)
+TEST_F(inner, assertion_fails)
 {
 	ASSERT_EQ(1, 2);
 	printf("# the case goes on\n");
 }
 
-TEST_F(inner, skips)
+TEST_F(inner, case_skips)
 {
 	need("what no device can");
 	printf("# the case goes on\n");
 }
 
-TEST_F(inner, skips_after_a_failure)
+TEST_F(inner, case_skips_after_a_failure)
 {
 	EXPECT_EQ(1, 2);
 	skip_case("too late");
@@ -107,7 +107,7 @@ static void *thread_main(void *unused)
 	return NULL;
 }
 
-TEST_F(inner, a_thread_fails)
+TEST_F(inner, thread_fails)
 {
 	pthread_t thread;
 
@@ -116,7 +116,7 @@ TEST_F(inner, a_thread_fails)
 	printf("# the case goes on\n");
 }
 
-TEST_F(inner, a_child_fails)
+TEST_F(inner, child_fails)
 {
 	int status;
 
@@ -180,9 +180,9 @@ static void print(const struct outcome *outcome)
 #define PASSES "\nok 1 "
 #define TORN_DOWN "# torn down\n"
 
-TEST_F(library, a_case_that_passes_is_torn_down)
+TEST_F(library, passing_case_is_torn_down)
 {
-	struct outcome o = run("setup_is_good", "passes");
+	struct outcome o = run("setup_is_good", "case_passes");
 
 	EXPECT_SAYS("# the case runs\n", true);
 	EXPECT_SAYS(TORN_DOWN, true);
@@ -190,18 +190,18 @@ TEST_F(library, a_case_that_passes_is_torn_down)
 	EXPECT_EQ(0, o.status);
 }
 
-TEST_F(library, a_teardown_that_fails_runs_once)
+TEST_F(library, failing_teardown_runs_once)
 {
-	struct outcome o = run("setup_is_good", "its_teardown_fails");
+	struct outcome o = run("setup_is_good", "teardown_fails");
 
 	EXPECT_SAYS(TORN_DOWN, true);
 	EXPECT_SAYS(FAILS, true);
 	EXPECT_EQ(NULL, strstr(strstr(o.text, TORN_DOWN) + 1, TORN_DOWN));
 }
 
-TEST_F(library, a_helper_that_fails_ends_the_case_with_its_teardown)
+TEST_F(library, failed_helper_ends_the_case_with_its_teardown)
 {
-	struct outcome o = run("setup_is_good", "a_helper_fails");
+	struct outcome o = run("setup_is_good", "helper_fails");
 
 	EXPECT_SAYS(": nothing: No such file or directory\n", true);
 	EXPECT_SAYS("# the case goes on\n", false);
@@ -210,18 +210,18 @@ TEST_F(library, a_helper_that_fails_ends_the_case_with_its_teardown)
 	EXPECT_NE(0, o.status);
 }
 
-TEST_F(library, a_failed_assertion_ends_the_case_with_its_teardown)
+TEST_F(library, failed_assertion_ends_the_case_with_its_teardown)
 {
-	struct outcome o = run("setup_is_good", "an_assertion_fails");
+	struct outcome o = run("setup_is_good", "assertion_fails");
 
 	EXPECT_SAYS("# the case goes on\n", false);
 	EXPECT_SAYS(TORN_DOWN, true);
 	EXPECT_SAYS(FAILS, true);
 }
 
-TEST_F(library, a_helper_that_fails_in_the_setup_ends_the_case_with_its_teardown)
+TEST_F(library, failed_helper_in_setup_ends_case_with_teardown)
 {
-	struct outcome o = run("setup_fails", "passes");
+	struct outcome o = run("setup_fails", "case_passes");
 
 	EXPECT_SAYS(": nothing: No such file or directory\n", true);
 	EXPECT_SAYS("# the case runs\n", false);
@@ -229,56 +229,56 @@ TEST_F(library, a_helper_that_fails_in_the_setup_ends_the_case_with_its_teardown
 	EXPECT_SAYS(FAILS, true);
 }
 
-TEST_F(library, a_wrong_expectation_in_the_setup_ends_the_case_with_its_teardown)
+TEST_F(library, failed_expect_in_setup_ends_case_with_teardown)
 {
-	struct outcome o = run("setup_expects_wrong", "passes");
+	struct outcome o = run("setup_expects_wrong", "case_passes");
 
 	EXPECT_SAYS("# the case runs\n", false);
 	EXPECT_SAYS(TORN_DOWN, true);
 	EXPECT_SAYS(FAILS, true);
 }
 
-TEST_F(library, a_case_that_needs_what_the_device_cannot_do_is_skipped)
+TEST_F(library, unmet_need_skips_the_case)
 {
-	struct outcome o = run("setup_is_good", "skips");
+	struct outcome o = run("setup_is_good", "case_skips");
 
 	EXPECT_SAYS("# the case goes on\n", false);
 	EXPECT_SAYS(TORN_DOWN, true);
-	EXPECT_SAYS(PASSES "inner.setup_is_good.skips # SKIP ", true);
+	EXPECT_SAYS(PASSES "inner.setup_is_good.case_skips # SKIP ", true);
 	EXPECT_SAYS(" has no what no device can\n", true);
 	EXPECT_EQ(0, o.status);
 }
 
-TEST_F(library, a_setup_may_skip)
+TEST_F(library, setup_may_skip_the_case)
 {
-	struct outcome o = run("setup_skips", "passes");
+	struct outcome o = run("setup_skips", "case_passes");
 
 	EXPECT_SAYS("# the case runs\n", false);
 	EXPECT_SAYS(TORN_DOWN, true);
-	EXPECT_SAYS(PASSES "inner.setup_skips.passes # SKIP ", true);
+	EXPECT_SAYS(PASSES "inner.setup_skips.case_passes # SKIP ", true);
 }
 
-TEST_F(library, a_skip_does_not_hide_a_failure)
+TEST_F(library, skip_does_not_hide_a_failure)
 {
-	struct outcome o = run("setup_is_good", "skips_after_a_failure");
+	struct outcome o = run("setup_is_good", "case_skips_after_a_failure");
 
 	EXPECT_SAYS(TORN_DOWN, true);
 	EXPECT_SAYS(FAILS, true);
 	EXPECT_SAYS("# SKIP too late\n", true);
 }
 
-TEST_F(library, a_helper_that_fails_in_a_thread_ends_the_process)
+TEST_F(library, failed_helper_in_a_thread_ends_the_process)
 {
-	struct outcome o = run("setup_is_good", "a_thread_fails");
+	struct outcome o = run("setup_is_good", "thread_fails");
 
 	EXPECT_SAYS(": nothing: No such file or directory\n", true);
 	EXPECT_SAYS("# the case goes on\n", false);
 	EXPECT_SAYS(FAILS, true);
 }
 
-TEST_F(library, a_helper_that_fails_in_a_child_ends_the_child)
+TEST_F(library, failed_helper_in_a_child_ends_the_child)
 {
-	struct outcome o = run("setup_is_good", "a_child_fails");
+	struct outcome o = run("setup_is_good", "child_fails");
 
 	EXPECT_SAYS(": nothing: No such file or directory\n", true);
 	EXPECT_SAYS("# the case goes on\n", true);
