@@ -24,7 +24,7 @@ FIXTURE_TEARDOWN(apart)
 	EXPECT_TRUE(case_close(&self->c));
 }
 
-TEST_F(apart, is_reached_in_system_memory)
+TEST_F(apart, buffer_without_p2p_is_reached_in_system_memory)
 {
 	struct gpu_case *c = &self->c;
 	struct mrfd_gpu_query q;
@@ -46,7 +46,7 @@ TEST_F(apart, is_reached_in_system_memory)
 	mr_close(mr);
 }
 
-TEST_F(apart, is_fetched_when_it_has_moved)
+TEST_F(apart, moved_buffer_is_fetched_or_the_move_is_ebusy)
 {
 	struct gpu_case *c = &self->c;
 	struct ibv_mr *mr;
@@ -71,7 +71,7 @@ TEST_F(apart, is_fetched_when_it_has_moved)
 }
 
 /* Where it must stay, the device cannot reach it; nothing is left of the attempt. */
-TEST_F(apart, that_must_stay_in_VRAM_is_refused)
+TEST_F(apart, buffer_that_must_stay_in_vram_is_refused)
 {
 	static const struct { uint32_t flags; int paging, pinning; } kind[] = {
 		{ MRFD_GPU_ONLY, EOPNOTSUPP, EOPNOTSUPP },	/* at attach */
@@ -83,7 +83,9 @@ TEST_F(apart, that_must_stay_in_VRAM_is_refused)
 		case_replace(c, GPU_VRAM, kind[i].flags);
 		fill(c->buf.cpu, SIZE, 3);
 		ASSERT_EQ(NULL, case_reg(c));
-		ASSERT_EQ(pins() ? kind[i].pinning : kind[i].paging, errno) { TH_LOG("%d", i); }
+		ASSERT_EQ(pins() ? kind[i].pinning : kind[i].paging, errno) {
+			TH_LOG("buffer with flags %#x", kind[i].flags);
+		}
 		ASSERT_EQ(MRFD_GPU_NO_PATH, gpu_query(&c->buf).why);
 		ASSERT_EQ(MRFD_GPU_VRAM, gpu_query(&c->buf).place);
 		ASSERT_TRUE(gpu_at_rest(&c->buf));

@@ -88,7 +88,7 @@ static pid_t start_owner(struct board *board, int tcp)
 	errno = 0;
 	while (!flows(board)) {
 		if (waitpid(pid, NULL, WNOHANG))
-			fail_case("the owner has ended");
+			fail_case("the owner has ended before there was traffic");
 		if (now() > end)
 			fail_case("no traffic");
 		usleep(1000);
@@ -102,7 +102,7 @@ static void is_pulled(void)
 	puts("traffic");
 	if (system("for i in $(seq 600); do dmesg | "
 		   "grep -q 'Fatal error\\|health compromised' && exit 0; sleep 0.2; done; exit 1"))
-		fail_case("the driver has not seen it");
+		fail_case("the driver has not seen that the device is gone");
 }
 
 /* The status with which the owner's process ends. */
@@ -135,10 +135,10 @@ static void owner(const char *way, int listens)
 	status = go_away(way, start_owner(board, tcp), board);
 	errno = 0;
 	if (status != expected)
-		fail_case("the owner has ended with status %#x", status);
+		fail_case("the owner has ended with status %#x, not %#x", status, expected);
 	close(tcp);
 	if (!nothing_left())
-		fail_case("something is left");
+		fail_case("MRs or dma-bufs are left");
 	for (unsigned int i = 0; i < nr_kinds; i++)
 		if (board->tally[i].wrong)
 			fail_case("lane %u has got wrong data", i);
@@ -158,7 +158,7 @@ static void peer(void)
 	end_run(&e, NULL);
 	errno = 0;
 	if (!traffic_ended(tally, nr_kinds, RESPONDER_GONE))
-		fail_case("requests to an owner that is gone");
+		fail_case("requests to an owner that is gone ended with a wrong status");
 	for (unsigned int i = 0; i < nr_kinds; i++)
 		if (!lane_is_whole(&e, &e.lane[i]))
 			fail_case("lane %u has wrong bytes", i);
@@ -166,7 +166,7 @@ static void peer(void)
 	end_close_memory(&e);
 	close(tcp);
 	if (!nothing_left())
-		fail_case("something is left");
+		fail_case("MRs or dma-bufs are left");
 }
 
 int main(int argc, char **argv)

@@ -132,7 +132,7 @@ static void requester_was_refused(struct end *e)
 	end_connect(e);
 	lane_work(&e->lane, 1, 1);
 	if (e->lane.failed != IBV_WC_REM_ACCESS_ERR)
-		fail_case("the dead key of lane %d: %s", e->index,
+		fail_case("a use of the dead key of lane %d ended with: %s", e->index,
 			  ibv_wc_status_str(e->lane.failed));
 	say(e->tcp, &w, sizeof(w));
 }
@@ -155,7 +155,7 @@ static void requester(const struct scenario *s)
 	}
 	for (int i = 0; i < LANES; i++)
 		if (pthread_create(&ends[i].thread, NULL, request, &ends[i]))
-			fail_case("a thread");
+			fail_case("create a thread");
 	for (int i = 0; i < LANES; i++)
 		pthread_join(ends[i].thread, NULL);
 	for (int i = 0; i < LANES; i++) {
@@ -274,14 +274,14 @@ static void take_away(struct mover *m, struct end *ends)
 		return;
 	errno = gpu_unbind();
 	if (errno)
-		fail_case("unbind the driver");
+		fail_case("unbind the driver of the GPU");
 	for (int i = 0; i < LANES; i++)
 		pthread_join(ends[i].thread, NULL);
 	for (int i = 0; i < LANES; i++) {
 		struct end *e = &ends[i];
 
 		if (e->heard.failed != IBV_WC_REM_ACCESS_ERR)
-			fail_case("the requester of lane %d: %s", i,
+			fail_case("the requester of lane %d ended with: %s", i,
 				  ibv_wc_status_str(e->heard.failed));
 		lane_close(&e->lane);
 		lane_open(&e->lane, e->pd, e->mr, m->buf[0], i * LANE, i);
@@ -291,7 +291,7 @@ static void take_away(struct mover *m, struct end *ends)
 		hear(ends[i].tcp, &w, sizeof(w));
 	if (ibv_reg_mr_fd(ends[0].pd, NULL, LANE, IBV_MR_FD_TYPE_DMABUF, m->buf[0]->fd, RWA) ||
 	    errno != ENODEV)
-		fail_case("a buffer of a GPU that is gone was registered again");
+		fail_case("reg of a buffer of a GPU that is gone did not fail with ENODEV");
 }
 
 static void bind_again(void)
@@ -320,12 +320,12 @@ static void judge(const struct scenario *s, struct mover *m, struct end *ends, d
 		if (ends[i].wrong)
 			fail_case("lane %d: %s", i, ends[i].wrong);
 	if (s->pressure && evictions < MANY / 4)
-		fail_case("there was no pressure");
+		fail_case("%ld evictions are too few", evictions);
 	for (int i = 0; i < nics; i++) {
 		struct mr_stat stat = stat_of(&ends[i]);
 
 		if (!moves_were_followed(&stat, mrs, m->buf[0]->size / PAGE, moves))
-			fail_case("the counters of the MRs are wrong");
+			fail_case("the counters of the MRs do not match %ld moves", moves);
 	}
 }
 
@@ -351,7 +351,7 @@ static void owner(const struct scenario *s, int listens)
 	began = now();
 	for (int i = 0; i < LANES; i++)
 		if (pthread_create(&ends[i].thread, NULL, serve, &ends[i]))
-			fail_case("a thread");
+			fail_case("create a thread");
 	if (s->revoked) {
 		keep_moving(&m, ends, MANY / 10, 0);
 		take_away(&m, ends);
