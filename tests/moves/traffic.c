@@ -146,7 +146,7 @@ static bool done(FIXTURE_DATA(moving) *self)
 	return moves_followed(&stat, self->buf[0].size / PAGE) >= follows_wanted();
 }
 
-TEST_F_TIMEOUT(moving, keeps_every_byte, LIMIT)
+TEST_F_TIMEOUT(moving, moving_buffer_keeps_every_byte, LIMIT)
 {
 	int odd = 0, mrs = variant->local == HOST ? LANES : 2 * LANES;
 	uint64_t operations = 0;
