@@ -58,7 +58,7 @@ static void loses_device(struct end *e, struct board *board, int sock)
 	end_memory_works(e);
 }
 
-TEST_F_TIMEOUT(device, under_traffic, 240)
+TEST_F_TIMEOUT(device, leaving_device_fails_calls_and_frees_buffers, 240)
 {
 	two_start(&self->two, loses_device);
 	ASSERT_TRUE(device_leaves(&self->gone, variant->way));

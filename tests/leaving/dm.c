@@ -259,7 +259,7 @@ static void *write_on(void *arg)
 	return NULL;
 }
 
-TEST_F_TIMEOUT(dm, leaves_under_an_importer, 240)
+TEST_F_TIMEOUT(dm, mr_on_dm_fails_after_its_device_left, 240)
 {
 	struct writer w = { .self = self };
 
@@ -294,7 +294,7 @@ TEST_F_TIMEOUT(dm, leaves_under_an_importer, 240)
 	self->fd = -1;
 }
 
-TEST_F_TIMEOUT(dm, leaves_while_it_imports, 240)
+TEST_F_TIMEOUT(dm, dm_is_whole_after_its_importers_device_left, 240)
 {
 	dm_open(&self->dm, self->ctx, SIZE);
 	self->fd = must(1 + ibv_dm_export_dmabuf_fd(self->dm.dm)) - 1;

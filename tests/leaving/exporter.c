@@ -81,12 +81,12 @@ static void mr_is_dead(struct end *e, struct pair *p, struct lane *l, const stru
 	fails_with(memory_reg_errno(&l->buf, e->pd), ENODEV, "reg");
 	fails_with(memory_rereg(l->mr, TRANS, NULL, &l->buf, 0) ? errno : 0, ENODEV, "rereg");
 	if (write_to(p, l->mr, &l->buf) != IBV_WC_REM_ACCESS_ERR)
-		fail_case("a dead key is not refused");
+		fail_case("a write by a dead key did not end with REM_ACCESS_ERR");
 	if (memory_rereg(l->mr, TRANS, NULL, other, 0))
 		fail_case("rereg onto other memory");
 	memset(other->cpu, 0, LANE_SIZE);
 	if (write_to(p, l->mr, other) || !filled(other->cpu, LANE_SIZE, 5, "other memory"))
-		fail_case("the MR does not work elsewhere");
+		fail_case("a write to the MR on other memory failed");
 }
 
 static void loses_gpu(struct end *e, struct board *board, int sock)
@@ -124,7 +124,7 @@ static void *keep_calling(void *arg)
 		} else if (memory_rereg(c->mr, TRANS, NULL, c->buf, 0)) {
 			c->refused = errno;
 		} else if (memory_rereg(c->mr, TRANS, NULL, c->other, 0)) {
-			fail_case("rereg onto memory that is there");
+			fail_case("rereg onto memory that has not left");
 		}
 	}
 	return NULL;
@@ -142,7 +142,7 @@ static void start_calls(struct end *e, struct memory *other, struct caller *c, p
 			if (rereg)
 				c[n].mr = memory_reg(other, e->pd, RWA);
 			if (pthread_create(&thread[n], NULL, keep_calling, &c[n]))
-				fail_case("a thread");
+				fail_case("create a thread");
 		}
 	}
 }
@@ -171,7 +171,7 @@ static void loses_gpu_amid_calls(struct end *e, struct board *board, int sock)
 		pthread_join(thread[i], NULL);
 		fails_with(c[i].refused, ENODEV, c[i].mr ? "rereg" : "reg");
 		if (c[i].mr && write_to(&p, c[i].mr, &other))
-			fail_case("a rereg that failed has changed the MR");
+			fail_case("a write to the MR failed after a rereg with ENODEV");
 		mr_close(c[i].mr);
 	}
 	pair_close(&p);
@@ -225,14 +225,14 @@ static bool ends_well(struct two *t)
 	       two_peer_ended(t, RESPONDER_GONE);
 }
 
-TEST_F_TIMEOUT(exporter, under_traffic, 120)
+TEST_F_TIMEOUT(exporter, only_mrs_of_the_gpu_fail_when_it_leaves, 120)
 {
 	two_start(&self->two, loses_gpu);
 	ASSERT_TRUE(leaves(&self->two, variant));
 	ASSERT_TRUE(ends_well(&self->two));
 }
 
-TEST_F_TIMEOUT(exporter, while_registrations_are_under_way, 120)
+TEST_F_TIMEOUT(exporter, reg_and_rereg_get_enodev_when_the_gpu_leaves, 120)
 {
 	two_start(&self->two, loses_gpu_amid_calls);
 	two_order(&self->two, CALLS);

@@ -103,7 +103,7 @@ static void take_what_is_left(struct reuse *r, const struct memory *gpu)
 	r->pages = mmap(NULL, PAGES_OF_OTHERS, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (r->pages == MAP_FAILED)
-		fail_case("memory for others");
+		fail_case("map memory for others");
 	memset(r->pages, 0x5a, PAGES_OF_OTHERS);
 }
 
@@ -234,7 +234,7 @@ static void registers(struct end *e, struct board *board, int sock)
 
 		r[i] = (struct registrar){ .e = e, .lane = i };
 		if (pthread_create(&thread, NULL, keep_registering, &r[i]))
-			fail_case("a thread");
+			fail_case("create a thread");
 	}
 	while (end_turn(e) && !board->done) {
 		all = true;
@@ -289,7 +289,7 @@ static void closes(struct end *e, struct board *board, int sock)
 
 /* --- The cases */
 
-TEST_F_TIMEOUT(process, killed_under_traffic, 240)
+TEST_F_TIMEOUT(process, process_killed_under_traffic_leaves_nothing, 240)
 {
 	for (int i = 0; i < ROUNDS; i++) {
 		two_start(&self->two, exits);
@@ -300,7 +300,7 @@ TEST_F_TIMEOUT(process, killed_under_traffic, 240)
 	}
 }
 
-TEST_F_TIMEOUT(process, exits_under_traffic, 120)
+TEST_F_TIMEOUT(process, exit_under_traffic_leaves_nothing, 120)
 {
 	two_start(&self->two, exits);
 	fill_vram(&self->reuse, &self->gpu);
@@ -308,7 +308,7 @@ TEST_F_TIMEOUT(process, exits_under_traffic, 120)
 	ASSERT_TRUE(left_well(self));
 }
 
-TEST_F_TIMEOUT(process, killed_while_it_registers, 240)
+TEST_F_TIMEOUT(process, process_killed_while_registering_leaves_nothing, 240)
 {
 	need("rereg_mr_fd");
 	for (int i = 0; i < ROUNDS; i++) {
@@ -342,7 +342,7 @@ static int receive_fd(int sock)
  * MRs live as long as their context, which is an open file.  Nobody takes messages any more,
  * so the peer stops to send them first.
  */
-TEST_F_TIMEOUT(process, killed_after_it_passed_its_context_on, 120)
+TEST_F_TIMEOUT(process, mrs_live_until_a_passed_on_context_is_closed, 120)
 {
 	int fd, sig;
 
@@ -360,7 +360,7 @@ TEST_F_TIMEOUT(process, killed_after_it_passed_its_context_on, 120)
 	ASSERT_TRUE(left_well(self));
 }
 
-TEST_F_TIMEOUT(process, closes_its_context_under_traffic, 120)
+TEST_F_TIMEOUT(process, context_close_under_traffic_frees_the_memory, 120)
 {
 	two_start(&self->two, closes);
 	two_order(&self->two, 1);

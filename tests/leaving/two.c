@@ -79,11 +79,11 @@ static void wait_for_traffic(struct two *t)
 		if (has_error(tally[OWNER]) || has_error(tally[PEER])) {
 			traffic_ended(tally[OWNER], nr_kinds, MAY(SUCCESS));
 			traffic_ended(tally[PEER], nr_kinds, MAY(SUCCESS));
-			fail_case("traffic with errors");
+			fail_case("traffic had errors before anything went away");
 		}
 		two_run(t);
 		if (now() > end)
-			fail_case("no traffic");
+			fail_case("no traffic within %d s", PATIENCE);
 		usleep(1000);
 	}
 }
@@ -97,7 +97,7 @@ void two_start(struct two *t, owner_fn owner)
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (t->board == MAP_FAILED || socketpair(AF_UNIX, SOCK_STREAM, 0, meet) ||
 	    socketpair(AF_UNIX, SOCK_STREAM, 0, talk))
-		fail_case("what two processes need");
+		fail_case("map shared memory or make socket pairs");
 	t->board->gpu_leaves = t->gpu_leaves;
 	fflush(stdout);
 	for (int who = OWNER; who <= PEER; who++) {
@@ -134,7 +134,7 @@ void two_wait_for(struct two *t, int done)
 		if (has_ended(t->pid[OWNER]))
 			fail_case("the owner has ended, after step %d", t->board->done);
 		if (now() > end)
-			fail_case("the owner has got to step %d only", t->board->done);
+			fail_case("the owner has got to step %d, not %d", t->board->done, done);
 		usleep(1000);
 	}
 }
@@ -149,7 +149,7 @@ static bool goes_on(struct two *t, const unsigned long before[], const bool skip
 			continue;
 		if (tally->first || tally->wrong) {
 			lane_ended(tally, "of the peer", 0);
-			fail_case("a lane does not go on");
+			fail_case("lane %u had an error and does not go on", i);
 		}
 		if (tally->done[A_READ] < before[i] + 3 * A_FEW ||
 		    (t->board->no_sends && tally->sending))
