@@ -16,7 +16,7 @@ void child_start(struct child *c, void (*run)(int sock, void *arg), void *arg)
 	int ends[2];
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
-		fail_case("socketpair");
+		fail_case("make a socket pair");
 	fflush(stdout);
 	c->pid = fork();
 	if (c->pid < 0)

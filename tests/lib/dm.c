@@ -47,7 +47,7 @@ void dm_open(struct dm *d, struct ibv_context *ctx, size_t size)
 {
 	need("dm");
 	if ((errno = dm_try_open(d, ctx, size)))
-		fail_case("%zu bytes of device memory", size);
+		fail_case("allocate %zu bytes of device memory", size);
 }
 
 void dm_open_filled(struct dm *d, struct ibv_context *ctx, size_t size, uint32_t seed)
@@ -214,7 +214,7 @@ void dm_take_rest(struct dm_rest *r, struct ibv_context *ctx)
 
 		errno = err;
 		if (err && err != ENOMEM)
-			fail_case("%zu bytes of device memory", size);
+			fail_case("allocate %zu bytes of device memory", size);
 		if (!err) {
 			r->bytes += size;
 			r->pieces++;

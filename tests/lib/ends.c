@@ -230,7 +230,7 @@ static bool is_right(struct end *e, struct lane *l, enum request what)
 	memcpy(&sum, l->buf.cpu + SUM, sizeof(sum));
 	if (sum == l->tally->done[AN_ADD])
 		return true;
-	printf("# fetched %lu, not %lu\n", sum, l->tally->done[AN_ADD]);
+	printf("# a fetch and add returned %lu, not %lu\n", sum, l->tally->done[AN_ADD]);
 	return false;
 }
 
@@ -390,8 +390,8 @@ bool lane_ended(const struct tally *t, const char *name, unsigned int allowed)
 
 	if (t->over && is_allowed(t, allowed))
 		return true;
-	printf("# lane %s: %s, by a %s: %s; in the other queue: %s; %u more errors, "
-	       "%u times wrong data\n", name, t->over ? "over" : "not over",
+	printf("# lane %s: %s; first error: a %s with %s; in the other queue: %s; %u more "
+	       "errors, %u times wrong data\n", name, t->over ? "over" : "not over",
 	       request[t->failed], ibv_wc_status_str(t->first), ibv_wc_status_str(t->second),
 	       t->odd, t->wrong);
 	return false;

@@ -63,7 +63,8 @@ void fails_with(int err, int expected, const char *verb)
 {
 	errno = err;
 	if (err != expected)
-		fail_case("%s: not %s but", verb, strerror(expected));
+		fail_case("%s must fail with %s%s", verb, strerror(expected),
+			  err ? ", not with" : ", but succeeded");
 }
 
 void end_calls_fail(struct end *e)
@@ -81,12 +82,12 @@ void end_memory_is_free(struct end *e)
 		bool of_gpu = l->buf.kind == GPU_VRAM || l->buf.kind == GPU_SYSTEM;
 
 		if (of_gpu && !gpu_at_rest(&l->buf))
-			fail_case("a buffer is held without a device");
+			fail_case("a buffer is still held after its device left");
 		if (of_gpu && ((errno = gpu_move(&l->buf, MRFD_GPU_SYSTEM, 0)) ||
 			       (errno = gpu_move(&l->buf, MRFD_GPU_VRAM, 0))))
-			fail_case("a buffer cannot move");
+			fail_case("move a buffer of the GPU");
 		if (!lane_is_whole(e, l))
-			fail_case("a buffer has other bytes");
+			fail_case("a buffer has not the bytes that were written to it");
 	}
 }
 
@@ -122,6 +123,6 @@ void end_memory_works(struct end *e)
 	errno = 0;
 	for (unsigned int i = 0; i < e->lanes; i++)
 		if (!memory_works(ctx, &e->lane[i].buf, i))
-			fail_case("lane %u does not work in a new context", i);
+			fail_case("RDMA to the memory of lane %u in a new context failed", i);
 	device_close(ctx);
 }

@@ -46,7 +46,7 @@ void gpu_open(struct memory *m, enum memory_kind kind, size_t size, uint32_t fla
 {
 	errno = gpu_try_open(m, kind, size, flags);
 	if (errno)
-		fail_case("a buffer of the GPU, %zu bytes", size);
+		fail_case("allocate %zu bytes of the GPU", size);
 }
 
 int gpu_move(const struct memory *m, uint32_t place, uint32_t delay_ms)

@@ -100,7 +100,7 @@ int hugetlbfs_file(long pages)
 	int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
 	if (fd < 0 || unlink(name) || ftruncate(fd, pages * HUGE_PAGE))
-		fail_case("a file of %ld huge pages", pages);
+		fail_case("make a file of %ld huge pages", pages);
 	return fd;
 }
 

@@ -112,7 +112,7 @@ static void udmabuf_open(struct memory *m)
 	if (dev < 0)
 		fail_case("the guest has no /dev/udmabuf");
 	if (memfd < 0 || ftruncate(memfd, m->size) || fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK))
-		fail_case("memfd for udmabuf");
+		fail_case("make a memfd for udmabuf");
 	m->fd = ioctl(dev, UDMABUF_CREATE, &create);
 	if (m->fd < 0)
 		fail_case("UDMABUF_CREATE");
@@ -137,7 +137,7 @@ int memfd_of(size_t size, unsigned int flags)
 	int fd = memfd_create("memory", flags | MFD_CLOEXEC);
 
 	if (fd < 0 || ftruncate(fd, size))
-		fail_case("a memfd of %zu bytes", size);
+		fail_case("make a memfd of %zu bytes", size);
 	return fd;
 }
 

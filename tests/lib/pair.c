@@ -176,10 +176,12 @@ static enum ibv_wc_status post(struct pair *p, struct ibv_send_wr *wr)
 			return wc[1].status;
 		mine = wc[0].qp_num == p->qp[0]->qp_num ? 0 : 1;
 		if (wc[!mine].byte_len != (wr->num_sge ? wr->sg_list->length : 0))
-			fail_case("received %u bytes", wc[!mine].byte_len);
+			fail_case("received %u bytes, which is not what was sent",
+				  wc[!mine].byte_len);
 		if (wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM &&
 		    wc[!mine].imm_data != wr->imm_data)
-			fail_case("immediate is %#x", wc[!mine].imm_data);
+			fail_case("received immediate %#x, not %#x", wc[!mine].imm_data,
+				  wr->imm_data);
 		return IBV_WC_SUCCESS;
 	}
 	return wait_wc(p, NULL);

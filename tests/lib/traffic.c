@@ -46,7 +46,7 @@ struct lane_address lane_address(const struct lane *l)
 	struct ibv_ah_attr ah;
 
 	if (!device_address(l->qp->context, &ah))
-		fail_case("the port is not active");
+		fail_case("the port of %s is not active", device_name());
 	return (struct lane_address){
 		.lid = ah.dlid, .qpn = l->qp->qp_num, .rkey = l->mr->rkey, .va = l->va,
 	};
@@ -56,7 +56,7 @@ static void modify(struct lane *l, struct ibv_qp_attr *attr, int mask)
 {
 	errno = ibv_modify_qp(l->qp, attr, IBV_QP_STATE | mask);
 	if (errno)
-		fail_case("a QP to state %d", attr->qp_state);
+		fail_case("QP to state %d", attr->qp_state);
 }
 
 void lane_connect(struct lane *l, const struct lane_address *far)
@@ -65,7 +65,7 @@ void lane_connect(struct lane *l, const struct lane_address *far)
 
 	l->far = *far;
 	if (!device_address(l->qp->context, &attr.ah_attr))
-		fail_case("the port is not active");
+		fail_case("the port of %s is not active", device_name());
 	attr.port_num = attr.ah_attr.port_num;
 	modify(l, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	attr.qp_state = IBV_QPS_RTR;
@@ -169,8 +169,8 @@ static const char *check_batch(struct lane *l, uint64_t round)
 
 		memcpy(&old, record(l, OLD + i), sizeof(old));
 		if (old != t->added + i) {
-			printf("# fetch and add %llu found %llu\n",
-			       (unsigned long long)t->added + i, (unsigned long long)old);
+			printf("# a fetch and add returned %llu, not %llu\n",
+			       (unsigned long long)old, (unsigned long long)t->added + i);
 			return "an atomic was lost or done twice";
 		}
 		if (!record_is(record(l, BACK + i), place(l, WRITTEN + i), t->batches + 1,
@@ -272,7 +272,7 @@ const char *lane_check(struct lane *l, const struct lane_total *done, uint64_t r
 	}
 	memcpy(&sum, record(l, ADDED), sizeof(sum));
 	if (sum != done->added) {
-		printf("# the sum is %llu, not %llu\n", (unsigned long long)sum,
+		printf("# the sum of the atomics is %llu, not %llu\n", (unsigned long long)sum,
 		       (unsigned long long)done->added);
 		return "the sum of the atomics is wrong";
 	}

@@ -9,7 +9,7 @@ static void post(struct pair *p, int qp, struct ibv_send_wr *wr)
 
 	wr->send_flags = IBV_SEND_SIGNALED;
 	if ((errno = ibv_post_send(p->qp[qp], wr, &bad)))
-		fail_case("post");
+		fail_case("post a bind or an invalidate");
 }
 
 enum ibv_wc_status window_bind(struct pair *p, struct ibv_mw *mw, uint32_t lkey, uint64_t addr,
