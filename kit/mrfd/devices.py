@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The RDMA devices that the tests run on: the one description of each.
 
-Every guest program runs on every device of DEVICES, on the kernels that have its
-driver.  A program learns about its device from the environment (see env()) and skips a
-case that the device cannot run.  To add a device is to add a Device here.
+A guest program names its devices at its head (see heads.py).  It learns about its device
+from the environment (see env()) and skips a case that the device cannot run.  To add a
+device is to add a Device here.
 """
 
 from dataclasses import dataclass, replace
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 @dataclass(frozen=True)
 class Device:
     name: str       # in the names of cases: rxe/access/data
+    word: str       # at the head of a test that runs on it (see heads.py)
     verbs: str      # its verbs name in the guest
     title: str      # for people
     can: str        # words for what another device may lack, see tests/lib/device.h
@@ -23,11 +24,8 @@ class Device:
     append: str = ""    # kernel parameters that it needs
     needs: tuple = ()   # what scripts/ builds for it
     vendor: str = ""    # of which rdma-core's suite has modules: test_VENDOR_...
-    kernels: tuple = ("base", "debug", "kcsan", "stock")    # that have its driver
     settings: tuple = ()    # variables for our own programs, (name, value)
     allow: tuple = ()       # what a kernel may complain about with it, as Guest takes it
-    programs: str = ""      # a regular expression: the only guest programs for it, and no
-                            # module of rdma-core's suite
 
     def env(self):
         """The variables that describe it to the programs in the guest."""
@@ -36,7 +34,7 @@ class Device:
                 "MRFD_DEVICE_CAN": self.can}
 
 
-RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
+RXE = Device("rxe", "rxe", "rxe0", "Soft-RoCE over a veth pair",
              "reg_mr_fd rereg_mr_fd keeps-keys memfd io-memory vmap gives-back native atomics "
              "atomic-write flush window-type-1 window-type-2 window-dma-buf window-holds "
              "window-checks new-keys sqd rdma-cm add-delete read-middles rxe-queues dm dm-bytes "
@@ -57,14 +55,14 @@ RXE = Device("rxe", "rxe0", "Soft-RoCE over a veth pair",
 # when it is unbound.  With profile 0 it makes none in advance.
 #
 # Another kernel than the kit's may have the driver built in; then the device is there at once.
-CONNECTX = Device("connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
+CONNECTX = Device("connectx", "connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
                   "reg_mr_fd rereg_mr_fd memfd native old-op on-demand atomics window-type-1 "
                   "window-type-2 window-dma-buf rdma-cm mlx5-queues follows-moves pci dm "
                   "dm-export",
                   setup="{ [ -e /sys/class/infiniband/mlx5_0 ] || modprobe mlx5_ib; } && "
                         "/mrfd/kit/guest/ipoib ib0", netdev="ib0", address="10.1.0.1",
                   qemu=("connectx",), append="mlx5_core.prof_sel=0", needs=("connectx",),
-                  vendor="mlx5", kernels=("base", "debug", "stock"),
+                  vendor="mlx5",
                   settings=(("MLX5_SCATTER_TO_CQE", "0"),),
                   allow=("DMA-API: mlx5_core .*: cacheline tracking EEXIST",
                          r"kernel/dma/debug\.c:\d+ add_dma_entry\+", "DMA-API: Mapped at:$",
@@ -72,20 +70,16 @@ CONNECTX = Device("connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
 
 # It runs only what differs: how an MR takes a dma-buf.
 CONNECTX_PINNED = replace(
-    CONNECTX, name="connectx-pinned", title="the same model, without page faults",
+    CONNECTX, name="connectx-pinned", word="pinned", title="the same model, without page faults",
     can="reg_mr_fd rereg_mr_fd memfd native atomics window-type-1 window-type-2 "
         "window-dma-buf rdma-cm mlx5-queues gives-back pci dm dm-export",
-    model=("--no-paging",), kernels=("base", "debug"),
-    programs="access/(data|protection)|dm/(export|revoke)|exporters/(gpu|gpu_gone|pinned)|"
-             "faults/steps|interface/(device|errors)|leaving/(device|exporter|process)|"
-             "mkeys/(changes|data|windows)|rereg/.*")
+    model=("--no-paging",))
 
 # Two of them behind one PCIe switch, each with a port of its own that is connected to
 # itself.  The second one is for what passes from one to the other.
 CONNECTX_TWO = replace(
-    CONNECTX, name="connectx-two", title="two of the same model, on one PCIe switch",
-    qemu=("connectx", "connectx-2"), kernels=("base", "debug"),
-    settings=(*CONNECTX.settings, ("MRFD_OTHER_DEVICE", "mlx5_1")),
-    programs="dm/(export|revoke)|leaving/dm")
+    CONNECTX, name="connectx-two", word="two", title="two of the same model, on one PCIe switch",
+    qemu=("connectx", "connectx-2"),
+    settings=(*CONNECTX.settings, ("MRFD_OTHER_DEVICE", "mlx5_1")))
 
 DEVICES = [RXE, CONNECTX, CONNECTX_PINNED, CONNECTX_TWO]

@@ -164,6 +164,14 @@ class Guests:
         return reports
 
 
+def by_guest(programs):
+    """The programs in an order in which those with the same guest follow each other."""
+    groups = {}
+    for program in programs:
+        groups.setdefault(repr(program.guest()), []).append(program)
+    return [program for group in groups.values() for program in group]
+
+
 def in_lanes(lanes, programs, run):
     """Call run(program, guests) for each program, with one thread for each of the
     Guests in lanes, and end the Guests.  An exception in a thread is raised here at

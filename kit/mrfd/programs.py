@@ -6,6 +6,10 @@ ConnectX model's unit tests or fuzz programs, a guest program on one device, a m
 rdma-core's suite, KUnit, the demo.  cases() reads the names of its cases from its source.
 With wanted it runs only these cases, by the options of its own harness.  Nothing is built
 to find the programs; build() builds what the selected ones need.
+
+A program runs at one of two depths.  Quick leaves out the cases that are marked for the
+full runs only (see sources.py), and MRFD_DEPTH in its environment tells it which it is,
+for what it repeats.
 """
 
 import copy
@@ -18,10 +22,11 @@ import subprocess
 import sys
 
 from mrfd import environment
+from mrfd import heads
 from mrfd import machine
 from mrfd import sources
 from mrfd.cases import Cmocka, Kunit, Reader, Tap, Unittest
-from mrfd.devices import DEVICES
+from mrfd.devices import DEVICES, RXE
 from mrfd.machine import GUEST
 from mrfd.paths import BUILD, SCRIPTS, TOP, inside
 
@@ -32,53 +37,13 @@ OUT = os.path.join(BUILD, "tests")  # what is built of tests/
 NOT_CASES = {"host", "lib", "bench", "gpu", "guests", "kernel_dm", "steps"}
 # Exporters of every kind: see tests/lib/memory.h.
 EXPORTERS = ["bochs-display", "virtio-gpu"]
-# The programs that have the GPU of the tests beside them (tests/gpu).
-GPU = re.compile(r"exporters/gpu\w*|leaving/(device|exporter|process)|(mkeys|moves)/.*|"
-                 r"programs/(libfabric|perftest_gpu)|rereg/(changes|inflight|mkey)")
-# The programs that load a module: by which steps fail (tests/steps), or which is a ULP
-# with device memory (tests/kernel_dm).  What builds it, the variable for its path, the programs.
-MODULES = (("steps", "MRFD_STEPS", re.compile(r"faults/steps")),
-           ("kernel-dm", "MRFD_KERNEL_DM", re.compile(r"dm/kernel|faults/kernel_dm")))
+# The modules of the kernel that a guest may be given: by the word at the head of a test
+# what builds it and the variable for its path.
+MODULES = {"steps": ("steps", "MRFD_STEPS"), "kernel-dm": ("kernel-dm", "MRFD_KERNEL_DM")}
 # What the driver says once when the device has refused a work request of its own.
 UMR_REFUSED = r"umr\.c:\d+ mlx5r_umr_post_send_wait\+"
 # Tests of rdma-core for the hardware of one vendor.
 VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
-
-# Which programs run on which kernel, by their names without the device.  On the base
-# kernel: all but those that need fault injection, which the debug kernel has.
-FAULTS = re.compile(r"faults/(dm|kernel_dm|registration|rereg)|kcsan")
-# On the debug kernel: all of ours that drives our code, and of rdma-core's suite what
-# goes through code that our patches change (see Documentation/testing.md).
-DEBUG = re.compile(r"host/moves|kunit|(access|dm|exporters|faults|interface|leaving|load|mkeys)/.*|"
-                   r"(moves|queues|rereg)/.*|"
-                   r"rdma-core/test_(mr|mr_fd(_caps)?|memfd_mr|rereg\w*)")
-# On the ConnectX model most of the code is the driver's, and all of DEBUG takes most of an
-# hour: so only what registers and reregisters, what maps memory in most ways, what goes wrong
-# or away in the middle of traffic, and of rdma-core's suite what is the driver's own.
-DEBUG_MLX5 = re.compile(r"access/(data|windows)|exporters/(dma|gpu\w*|notify|pinned)|faults/.*|"
-                        r"(dm|interface|leaving|mkeys|moves|rereg)/.*|queues/(errors|scribble)|"
-                        r"rdma-core/test_(odp|rdmacm|mlx5_(dc|devx|dm_ops|mkey))")
-# On the kernel that finds data races: programs in which many things happen at once.
-CONCURRENT = re.compile(r"access/(cut|data|windows)|dm/(budget|data|revoke)|load/stress|"
-                        r"interface/(fuzz|lifetime)|rereg/inflight|kcsan")
-RUNS_ON = {"base": lambda name: not FAULTS.fullmatch(name), "debug": DEBUG.fullmatch,
-           "kcsan": CONCURRENT.fullmatch}
-
-# What "make check" leaves out without FULL=1, to stay short: on the ConnectX model what
-# takes minutes and runs on Soft-RoCE too, and the modules of rdma-core's suite that an
-# InfiniBand ConnectX-4 skips as a whole.
-LONG = re.compile(r"connectx/(load/.*|programs/perftest|rdma-core/test_mlx5_(crypto|"
-                  r"cuda_umem|dr|flow|lag_affinity|ooo_qp|pp|sched|var|vfio))")
-
-
-def runs_on(program, kernel):
-    """Whether the program runs on this kernel."""
-    if program.device and kernel not in program.device.kernels:
-        return False
-    if kernel == "debug" and program.device and program.device.vendor == "mlx5":
-        return bool(DEBUG_MLX5.fullmatch(program.name))
-    return bool(RUNS_ON[kernel](program.name))
-
 
 @functools.cache  # a run uses one build of each, even if a source is edited meanwhile
 def product(*command):
@@ -113,13 +78,14 @@ class Program:
     gpu = False     # whether its guest has the GPU of the tests
     target = None   # what make builds for it in OUT
     wanted = ()     # the cases to run; empty: all
+    full = True     # its depth
 
-    def __init__(self, name, kernel, device=None):
-        self.name, self.kernel, self.device = name, kernel, device
+    def __init__(self, name, kernel, device=None, head=heads.Head(("quick",))):
+        self.name, self.kernel, self.device, self.head = name, kernel, device, head
         self.title = f"{device.name}/{name}" if device else name
 
     def cases(self):
-        """The names of its cases, by its source."""
+        """{name of a case, by its source: whether only full runs have it}"""
         raise NotImplementedError
 
     def words(self):
@@ -136,6 +102,18 @@ class Program:
         some.wanted = tuple(wanted)
         return some
 
+    def quick(self):
+        """The same program at the quick depth."""
+        cases = self.cases()
+        some = self.select([case for case, full in cases.items() if not full]
+                           if any(cases.values()) else ())
+        some.full = False
+        return some
+
+    @property
+    def depth(self):
+        return "full" if self.full else "quick"
+
     def run(self, tell, guests):
         """Its Cases, each given to tell() too; guests is a pool.Guests."""
         reader = Reader(self.name, self.dialect, tell, self.device.name if self.device else "",
@@ -144,13 +122,15 @@ class Program:
         if options is None:
             self._run_here(reader)
         else:
-            guests.run(self.title, self.words(), options, reader)
+            words = ["env", f"MRFD_DEPTH={self.depth}", *self.words()]
+            guests.run(self.title, words, options, reader)
         return reader.cases
 
     def _run_here(self, reader):
         with subprocess.Popen(self.words(), cwd=TOP, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env={**os.environ, "MRFD_KERNEL": self.kernel}) as process:
+                              env={**os.environ, "MRFD_KERNEL": self.kernel,
+                                   "MRFD_DEPTH": self.depth}) as process:
             for line in process.stdout:
                 reader(line)
         reader.end(process.returncode)
@@ -163,8 +143,8 @@ class Host(Program):
     dialect = Unittest
 
     def __init__(self, name, kernel):
-        super().__init__(f"host/{name}", kernel)
         self.path = os.path.join(TESTS, f"host/test_{name}.py")
+        super().__init__(f"host/{name}", kernel, head=heads.read(self.path)[0])
         self.module = f"tests.host.test_{name}"
 
     def cases(self):
@@ -182,7 +162,8 @@ class Model(Program):
 
     def __init__(self, path, kernel):
         self.path, self.file = path, os.path.basename(path)[:-len(".c")]
-        super().__init__(f"model/{self.file.removeprefix('test_')}", kernel)
+        super().__init__(f"model/{self.file.removeprefix('test_')}", kernel,
+                         head=heads.read(path)[0])
 
     def cases(self):
         return sources.cmocka_cases(self.path)
@@ -197,19 +178,19 @@ class Fuzz(Program):
     An input that breaks something ends the program, and is left in build/."""
 
     needs = Model.needs
-    SECONDS = 12
+    SECONDS = {"quick": 3, "full": 12}
 
     def __init__(self, path, kernel):
-        self.file = os.path.basename(path)[:-len(".c")]
-        super().__init__(f"model/{self.file}", kernel)
+        self.path, self.file = path, os.path.basename(path)[:-len(".c")]
+        super().__init__(f"model/{self.file}", kernel, head=heads.read(path)[0])
 
     def cases(self):
-        return ["corpus", "changed_inputs"]
+        return dict.fromkeys(["corpus", "changed_inputs"], False)
 
     def words(self):
         seed = [f"-seed={os.environ['MRFD_SEED']}"] if "MRFD_SEED" in os.environ else []
         return [os.path.join(SCRIPTS, "enter"), f"{product('connectx', '--test')}/{self.file}",
-                f"-seconds={self.SECONDS}", *seed,
+                f"-seconds={self.SECONDS[self.depth]}", *seed,
                 f"-artifact={inside(os.path.join(BUILD, self.file))}.crash",
                 inside(os.path.join(MODEL, "fuzz/corpus", self.file))]
 
@@ -230,7 +211,7 @@ class Demo(Program):
     needs = "rdma-core", "kernel"
 
     def cases(self):
-        return [self.CASE]
+        return {self.CASE: False}
 
     def words(self):
         return [os.path.join(SCRIPTS, "demo")]
@@ -239,21 +220,21 @@ class Demo(Program):
 class GuestProgram(Program):
     """tests/FOLDER/NAME.c, in the kernel's harness, or NAME.py, unittest."""
 
-    def __init__(self, path, kernel, device):
+    def __init__(self, path, kernel, device, head):
         name, kind = os.path.splitext(os.path.relpath(path, TESTS))
-        super().__init__(name, kernel, device)
+        super().__init__(name, kernel, device, head)
         self.path, self.compiled = path, kind == ".c"
         self.module = f"tests.{name.replace('/', '.')}"
         self.needs = ["rdma-core", "kernel"]
-        self.gpu = bool(GPU.fullmatch(name))
+        self.gpu = "gpu" in head.guest
         if self.compiled:
             self.target = name
         else:
             self.dialect = Unittest
-        if name.startswith("programs/"):
+        if "perftest" in head.guest:
             self.needs.append("perftest")
-        self.modules = {variable: (tool, *machine.KERNELS[kernel])
-                        for tool, variable, programs in MODULES if programs.fullmatch(name)}
+        self.modules = {MODULES[word][1]: (MODULES[word][0], *machine.KERNELS[kernel])
+                        for word in head.guest if word in MODULES}
         self.needs.extend(map(shlex.join, self.modules.values()))
 
     def cases(self):
@@ -283,11 +264,11 @@ class Kcsan(Program):
     needs = "rdma-core", "kernel"
 
     def __init__(self, kernel, device):
-        super().__init__("kcsan", kernel)
+        super().__init__("kcsan", kernel, head=heads.Head(("kcsan",)))
         self.after = device
 
     def cases(self):
-        return ["races were looked for"]
+        return {"races were looked for": False}
 
     def words(self):
         return [f"{GUEST}/kcsan"]
@@ -303,12 +284,12 @@ class KunitProgram(Program):
     needs = "kernel",
 
     def __init__(self, kernel, device):
-        super().__init__("kunit", kernel)
+        super().__init__("kunit", kernel, head=heads.Head(("quick", "debug")))
         self.boots = device
 
     def cases(self):
         paths = sorted(glob.glob(os.path.join(TOP, "kernel/**/*.c"), recursive=True))
-        return [case for path in paths for case in sources.kunit_cases(path)]
+        return {case: False for path in paths for case in sources.kunit_cases(path)}
 
     def words(self):
         names = self.wanted or self.cases()
@@ -326,9 +307,9 @@ class Suite(Program):
 
     dialect = Unittest
 
-    def __init__(self, path, kernel, device, flags):
+    def __init__(self, path, kernel, device, flags, head):
         self.module = os.path.basename(path).removesuffix(".py")
-        super().__init__(f"rdma-core/{self.module}", kernel, device)
+        super().__init__(f"rdma-core/{self.module}", kernel, device, head)
         self.path, self.rdma = path, ("rdma-core", *flags)
         self.needs = [shlex.join(self.rdma), "kernel"]
 
@@ -350,18 +331,30 @@ def guest_programs(kernel, device):
         folder = os.path.basename(os.path.dirname(path))
         if kind not in (".c", ".py") or folder in NOT_CASES or os.path.exists(f"{name}.h"):
             continue
-        if re.fullmatch(device.programs or ".*", os.path.relpath(name, TESTS)):
-            yield GuestProgram(path, kernel, device)
+        head = heads.of_device(path, device.word)
+        if head:
+            yield GuestProgram(path, kernel, device, head)
 
 
 def suite(kernel, device, stock=False):
     """rdma-core's suite, of the stock source or of the patched one."""
     flags = ["--stock"] if stock else []
-    tree = machine.tool("join", *flags, "rdma-core")
-    for path in sorted(glob.glob(os.path.join(tree, "tests/test_*.py"))):
-        vendor = VENDOR.match(os.path.basename(path))
-        if not vendor or vendor[1] == device.vendor:
-            yield Suite(path, kernel, device, flags)
+    paths = {os.path.basename(path).removesuffix(".py"): path for path in sorted(
+        glob.glob(os.path.join(machine.tool("join", *flags, "rdma-core"), "tests/test_*.py")))}
+    runs = heads.suite()
+    missing = {*runs} - {*paths} if not stock else ()
+    if missing:
+        raise heads.BadHead(f"tests/rdma-core.runs names {' '.join(sorted(missing))}, which "
+                            "rdma-core's suite does not have")
+    for module, path in paths.items():
+        vendor = VENDOR.match(module)
+        if vendor and vendor[1] != device.vendor:
+            continue
+        if module not in runs:
+            raise heads.BadHead(f"tests/rdma-core.runs does not name {module}: add it")
+        for head in runs[module]:
+            if device.word in head.devices:
+                yield Suite(path, kernel, device, flags, head)
 
 
 def ours(kernel):
@@ -375,15 +368,14 @@ def ours(kernel):
     yield KunitProgram(kernel, DEVICES[0])
     for device in DEVICES:
         yield from guest_programs(kernel, device)
-    yield Kcsan(kernel, [device for device in DEVICES if "kcsan" in device.kernels][-1])
+    yield Kcsan(kernel, RXE)
     yield Demo("demo", kernel)
 
 
 def theirs(kernel):
     """rdma-core's suite; its source is fetched if it is not there."""
     for device in DEVICES:
-        if not device.programs:
-            yield from suite(kernel, device)
+        yield from suite(kernel, device)
 
 
 def build_tests(targets):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a pattern selects: make check T=PATTERN.
+"""What a run consists of: all of a depth, or what patterns select (make check T=PATTERN).
 
 A pattern is, in this order,
 
@@ -8,14 +8,13 @@ A pattern is, in this order,
   a part of cases' names: these cases
 
 Names come from the sources, so a pattern that matches nothing is reported before
-anything is built.
+anything is built.  What a pattern selects runs at the full depth.
 """
 
 import difflib
 import re
 
 from mrfd import programs
-from mrfd.programs import LONG, RUNS_ON, runs_on
 
 
 class NoMatch(Exception):
@@ -96,11 +95,11 @@ def select(pattern, kernel):
     """The programs that a pattern selects on this kernel; NoMatch if there is none."""
     found = _candidates(pattern, kernel)
     selected = match(pattern, found)
-    here = [p for p in selected if runs_on(p, kernel)]
+    here = [p for p in selected if p.head.on(kernel, full=True)]
     if here:
         return here
     if selected:
-        others = [k for k in RUNS_ON if any(runs_on(p, k) for p in selected)]
+        others = sorted({k for p in selected for k in p.head.kernels})
         raise NoMatch(f"{pattern!r} does not run on the {kernel} kernel, but on: "
                       + ", ".join(others))
     near = nearest(pattern, found)
@@ -110,13 +109,10 @@ def select(pattern, kernel):
     raise NoMatch(text + "\n(scripts/check --list names the programs)")
 
 
-def select_any(patterns, kernel, full=True):
-    """What one or more of the patterns select, each program once; without a pattern all, or
-    all but the long ones."""
-    if not any(patterns) and not full:
-        return [p for p in select("", kernel) if not LONG.fullmatch(p.title)]
+def select_any(patterns, kernel):
+    """What one or more of the patterns select, each program once."""
     chosen = {}
-    for pattern in patterns or [""]:
+    for pattern in patterns:
         for program in select(pattern, kernel):
             before = chosen.get(program.title)
             if before and before.wanted and program.wanted:
@@ -125,3 +121,10 @@ def select_any(patterns, kernel, full=True):
                 continue  # all its cases are chosen already
             chosen[program.title] = program
     return list(chosen.values())
+
+
+def whole(kernel, is_full):
+    """All programs of a run, each at the depth that is_full(program) says."""
+    found = select("", kernel)
+    return [p if is_full(p) else p.quick() for p in found
+            if p.head.on(kernel, is_full(p))]

@@ -2,12 +2,18 @@
 """The names of the cases that a test program has, read from its source, so that a
 pattern can be checked before anything is built.
 
-tests/host/test_selection.py compares them with what the built programs list.
+The comment "runs: full", alone on the line before a case, a variant of a fixture or a
+class of Python, leaves this to the full runs.  So a function here gives
+{name: whether only full runs have it}.
+
+tests/host/test_selection.py compares the names with what the built programs list.
 """
 
 import functools
 import os
 import re
+
+FULL = "RUNS_FULL"  # in place of the comment, which would go with the others
 
 
 def _text(path, root, seen):
@@ -18,7 +24,8 @@ def _text(path, root, seen):
         return ""
     seen.add(path)
     with open(path, encoding="utf-8") as file:
-        text = re.sub(r"/\*.*?\*/", " ", file.read(), flags=re.DOTALL)
+        text = re.sub(r"^[ \t]*/\* runs: full \*/$", FULL, file.read(), flags=re.MULTILINE)
+    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
     text = re.sub(r"\\\n", " ", text)
 
     def include(match):
@@ -51,13 +58,16 @@ def c_cases(path, root):
     """Of a C program in the kernel's harness: fixture.variant.case."""
     text = _expanded(_text(path, root, set()))
     text = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
-    variants = {}
-    for fixture, variant in re.findall(r"\bFIXTURE_VARIANT_ADD\(\s*(\w+),\s*(\w+)", text):
-        variants.setdefault(fixture, []).append(variant)
-    cases = re.findall(r"\bTEST(?:_SIGNAL)?\(\s*(\w+)", text)
-    for fixture, name in re.findall(r"\bTEST_F(?:_\w+)?\(\s*(\w+),\s*(\w+)", text):
-        cases += [f"{fixture}.{variant}.{name}" for variant in variants.get(fixture, ())
-                  ] or [f"{fixture}.{name}"]
+    mark, variants = rf"({FULL}\s+)?", {}
+    for full, fixture, variant in re.findall(
+            rf"{mark}\bFIXTURE_VARIANT_ADD\(\s*(\w+),\s*(\w+)", text):
+        variants.setdefault(fixture, {})[f"{variant}."] = bool(full)
+    cases = {name: bool(full) for full, name in
+             re.findall(rf"{mark}\bTEST(?:_SIGNAL)?\(\s*(\w+)", text)}
+    for full, fixture, name in re.findall(
+            rf"{mark}\bTEST_F(?:_\w+)?\(\s*(\w+),\s*(\w+)", text):
+        for variant, all_of_it in variants.get(fixture, {"": False}).items():
+            cases[f"{fixture}.{variant}{name}"] = bool(full) or all_of_it
     return cases
 
 
@@ -70,7 +80,8 @@ def cmocka_cases(path):
     names = "|".join([r"cmocka_unit_test\w*", *re.findall(macro, text, re.MULTILINE)])
     text = re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE)
     tables = re.findall(r"\bstruct CMUnitTest \w+\[\] = \{(.*?)\};", text, re.DOTALL)
-    return [case for table in tables for case in re.findall(rf"\b(?:{names})\(\s*(\w+)", table)]
+    return {case: bool(full) for table in tables for full, case in
+            re.findall(rf"({FULL}\s+)?\b(?:{names})\(\s*(\w+)", table)}
 
 
 class _Module:
@@ -79,16 +90,18 @@ class _Module:
 
     def __init__(self, path):
         self.path = path
-        self.classes = {}   # name: [its bases, its test methods]
+        self.classes = {}   # name: [its bases, {its test method: only full runs have it}]
         self.origin = {}    # name here: (module, name there), or (module, None)
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        for name, bases, method in re.findall(
-                r"^class (\w+)\s*(?:\(([^)]*)\))?:|^    def (test\w*)\(", text, re.MULTILINE):
+        for full, name, bases, method in re.findall(
+                r"^( *# runs: full\n)?(?: *@.*\n)*"
+                r"(?:class (\w+)\s*(?:\(([^)]*)\))?:|    def (test\w*)\()", text, re.MULTILINE):
             if name:
-                self.classes[name] = last = [re.findall(r"[\w.]+", bases), []]
+                self.classes[name] = last = [re.findall(r"[\w.]+", bases), {}]
+                all_of_it = bool(full)
             elif self.classes:
-                last[1].append(method)
+                last[1][method] = bool(full) or all_of_it
         for module, names in re.findall(r"^from (\S+) import \(?((?:[\w, ]|\\\n|\n(?= ))+)", text,
                                         re.MULTILINE):
             for name, _, alias in re.findall(r"(\w+)( as (\w+))?", names):
@@ -100,11 +113,14 @@ class _Module:
         """The test methods of a class and of its bases."""
         where, _, attribute = name.rpartition(".")
         if name in self.classes:
-            bases, found = self.classes[name]
-            return set(found).union(*(self.methods(base) for base in bases))
+            bases, own = self.classes[name]
+            found = {}
+            for base in reversed(bases):
+                found.update(self.methods(base))
+            return {**found, **own}
         module, there = self.origin.get(where or name, (None, None))
         path = module and self._file(module)
-        return _module(path).methods(there or attribute) if path else set()
+        return _module(path).methods(there or attribute) if path else {}
 
     def _file(self, module):
         """The source of a module that is beside this one or beside its folder, or None,
@@ -122,8 +138,8 @@ _module = functools.cache(_Module)
 def unittest_cases(path, module):
     """Of a file of unittest cases that is imported by this name: module.Class.test_x."""
     source = _module(path)
-    return [f"{module}.{name}.{test}" for name in source.classes
-            for test in sorted(source.methods(name))]
+    return {f"{module}.{name}.{test}": full for name in source.classes
+            for test, full in sorted(source.methods(name).items())}
 
 
 @functools.cache
@@ -132,10 +148,11 @@ def kunit_cases(path):
     with open(path, encoding="utf-8") as file:
         text = file.read()
     suites = re.findall(r"struct kunit_suite \w+ = \{([^}]*)\}", text)
-    found = []
+    found = {}
     for suite in suites:
         name = re.search(r'\.name = "([^"]+)"', suite)[1]
         array = re.search(r"\.test_cases = (\w+)", suite)[1]
         body = re.search(rf"struct kunit_case {array}\[\] = \{{(.*?)\}};", text, re.DOTALL)[1]
-        found += [f"{name}: {case}" for case in re.findall(r"KUNIT_CASE\w*\(\s*(\w+)", body)]
+        for case in re.findall(r"KUNIT_CASE\w*\(\s*(\w+)", body):
+            found[f"{name}: {case}"] = False
     return found

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full kcsan; devices: rxe */
+/* runs: quick; devices: connectx */
 /*
  * Something is taken away from an MR in the middle of a message of many packets: a
  * right, its PD, its memory, or the MR itself by a dereg.  When that call has returned,

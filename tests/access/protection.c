@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; devices: rxe */
+/* runs: quick; devices: connectx pinned */
 /*
  * What a peer must not be able to do to a buffer that is registered by fd.  A case with a
  * refused write looks at the whole buffer at the end: nothing was written, not even the

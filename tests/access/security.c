@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick; devices: connectx */
 /*
  * Who can reach an MR, of memory of the process, a dma-buf or a memfd:
  *

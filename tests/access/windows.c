@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full kcsan; devices: rxe */
+/* runs: quick debug-full; devices: connectx */
 /*
  * A memory window gives peers that have its rkey access to a part of an MR.  It can be
  * bound only to an MR of its own PD, and invalidated only by the QP that it belongs to.  It

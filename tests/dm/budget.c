@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full kcsan; devices: rxe */
+/* runs: quick debug-full; devices: connectx */
 /*
  * A device has max_dm_size bytes of memory for all processes, which it gives away in whole
  * pages.  No more can be allocated, and what is freed can be allocated again: after a free,

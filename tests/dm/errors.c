@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; devices: all */
 /*
  * Each mistake with device memory has its errno: in an allocation, a registration, a copy, a
  * free.  It takes nothing of the device's memory, and changes nothing of the DM that it was

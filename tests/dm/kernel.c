@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; guest: kernel-dm; devices: all */
 /*
  * A ULP has device memory too (include/rdma/ib_dm.h): it counts in it, keeps a
  * ring there, registers parts of it, exports it, and loses it when the device leaves.  The work

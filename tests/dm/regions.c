@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; devices: all */
 /*
  * One piece of device memory has several regions, at any offsets, with different rights.
  * Each reaches its own range and no other byte, at either end of an operation, and each

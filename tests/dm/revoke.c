@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full kcsan; devices: rxe */
+/* runs: quick debug-full; devices: connectx pinned two */
 /*
  * Device memory is freed while importers of its dma-buf use it, by its owner or with its
  * owner.  From the moment that the free returns nobody reaches the memory by them: not under

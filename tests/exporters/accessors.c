@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick; devices: connectx */
 /*
  * Which accessors the kernel uses for a dma-buf: the I/O accessors for I/O memory, and
  * never for system memory.

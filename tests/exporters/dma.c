@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: connectx */
 /*
  * An exporter fails, moves the buffer or takes its memory away, and the device does DMA and
  * follows moves.  If a registration or a rereg fails, the user gets the exporter's errno,

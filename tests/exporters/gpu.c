@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; guest: gpu; devices: rxe */
+/* runs: quick debug-full; guest: gpu; devices: connectx pinned */
 /*
  * A buffer of a GPU, which TTM keeps in VRAM or in system memory (tests/gpu).
  *

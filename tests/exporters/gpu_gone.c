@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; guest: gpu; devices: rxe */
+/* runs: quick debug-full; guest: gpu; devices: connectx pinned */
 /*
  * A GPU leaves its driver while its buffers are registered.  From then on nothing new can be
  * had of a buffer (ENODEV), a mapping of it is SIGBUS, and a device that follows moves, or gives

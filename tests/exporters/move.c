@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick; devices: connectx */
 /*
  * An exporter moves a buffer or takes its memory away.  An importer that uses vmap cannot
  * follow, so it pins the buffer: a move is refused.  Memory that was taken away stays for an

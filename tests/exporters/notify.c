@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: all */
 /*
  * An exporter moves a buffer or takes its memory away, and the device follows: its driver
  * is told (move_notify), makes the keys of the buffer invalid, and the page fault of the

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: connectx pinned */
 /*
  * The device cannot follow a buffer that moves, so an MR pins it, mapped for DMA or for the
  * CPU.  The exporter may still take the memory back.  Then the MR gives no access any more, its key names nothing

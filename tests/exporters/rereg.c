@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick; devices: connectx */
 /*
  * A rereg moves an MR from a good buffer to one whose exporter fails or is slow.  If the
  * rereg fails, the return value gives the class of the error and errno the reason, importers

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick; devices: connectx */
 /*
  * A registered buffer in VRAM stays there.  Buffers that are shown after it fill the VRAM,
  * so the driver has to make room; it must not take that of the registered buffer, although

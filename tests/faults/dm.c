@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: debug; devices: rxe */
+/* runs: debug-full; devices: connectx */
 /*
  * Every allocation and every copy fails once: of an allocation of device memory, its free, a
  * registration, an export as a dma-buf, an import of that, a free under an importer, and a

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: debug; guest: kernel-dm; devices: rxe */
+/* runs: debug-full; guest: kernel-dm; devices: connectx */
 /*
  * Every allocation of a ULP with device memory fails once: of its protection domain and
  * queue pairs, of device memory, its regions, its export as a dma-buf, and of an importer of

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: debug; devices: rxe */
+/* runs: debug-full; devices: connectx */
 /*
  * Every allocation and every copy fails once: of a registration of each kind, of a dereg,
  * and of a context that is opened, closed, or left with MRs in it at exit.

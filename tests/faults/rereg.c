@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: debug; devices: rxe */
+/* runs: debug-full; devices: connectx */
 /*
  * Every allocation and every copy of a rereg fails once, whatever it changes, from and to
  * every kind of memory, by each of the three entries.

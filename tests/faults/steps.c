@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; guest: steps; devices: all pinned */
 /*
  * Every step of a registration, of a rereg and of a dereg fails once that is not an
  * allocation or a copy: a command that the firmware refuses, a work request of the driver

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """scripts/boot does what its --help says: arguments, environment and working directory
 arrive in the guest, output and exit status come back whole, and no failure is taken for
 success."""

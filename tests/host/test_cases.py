@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """What a Reader makes of the output of test programs."""
 
 import os

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """scripts/check as it is called, in a small project that has host tests only."""
 
 import os
@@ -18,6 +19,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 from mrfd import results  # noqa: E402
 
 TESTS = textwrap.dedent("""
+    # runs: quick
     import os, sys, time, unittest
     class T(unittest.TestCase):
         def test_good(self):
@@ -53,6 +55,7 @@ class Check(unittest.TestCase):
         self.write("tests/expected-failures",
                    "host/x: tests.host.test_x.T.test_known  # it is known\n")
         self.write("tests/expected-skips", "")
+        self.write("tests/rdma-core.runs", "test_mr runs: quick; devices: all\n")
         self.write("joined/tests/test_mr.py", "class MRTest(X):\n    def test_reg(self):\n")
 
     def write(self, name, text):
@@ -133,8 +136,9 @@ class Mistakes(Check):
     def test_list_option_builds_nothing(self):
         status, out, _ = self.check("--list")
         modules = ["rxe/rdma-core/test_mr", "connectx/rdma-core/test_mr"]
-        self.assertEqual((status, out), (0, ["host/x", "kunit", "demo", *modules]))
-        self.assertEqual(self.check("--list", "test_reg")[1], modules)
+        self.assertEqual((status, [line.split()[0] for line in out]),
+                         (0, ["host/x", "kunit", "demo", *modules]))
+        self.assertEqual([line.split()[0] for line in self.check("--list", "test_reg")[1]], modules)
         self.assertFalse(os.path.exists(os.path.join(self.top, "built")))
 
     def test_wrong_options_exit_with_2(self):
@@ -144,6 +148,8 @@ class Mistakes(Check):
             self.assertIn(f"scripts/{program}: error: unrecognized arguments: --debgu", err)
             self.assertEqual(self.check("--help", program=program)[0], 0)
         self.assertEqual(self.check("--debug", "--kcsan")[0], 2)
+        self.assertEqual(self.check("--full", "--since", "HEAD")[0], 2)
+        self.assertEqual(self.check("--full", "host/x")[0], 2)
 
     def test_invalid_seed_exits_with_2(self):
         for seed in "abc", "-1", "0x10000000000000000":
@@ -193,7 +199,7 @@ class Ends(Check):
         self.assertEqual(self.cases()[-1], ("run", "not ok"))
 
     def test_full_run_is_named_check(self):
-        self.write("tests/host/test_x.py", "import unittest\n" + TESTS[TESTS.index("class U"):])
+        self.write("tests/host/test_x.py", "# runs: quick\nimport unittest\n" + TESTS[TESTS.index("class U"):])
         self.check("")
         self.assertEqual(results.load(f"{self.top}/build/results/check.jsonl").run["name"], "check")
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """QEMU and its ConnectX model start and end together, and a model that fails is not taken
 for a success: with stubs for both, for which nothing is built, and in guests."""
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """Documentation/registration.svg is what its program makes, and each function that it
 names is in the file that it names."""
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """What a failure or a skip counts as, by tests/expected-failures and expected-skips."""
 
 import os

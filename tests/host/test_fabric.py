@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """Guests with a ConnectX model each, on one fabric: in two of them the programs of rdma-core,
 perftest and libfabric (tests/host/two-guests), also if packets are lost, come twice, late
 or in another order; three that all talk to each other (tests/host/three-guests); two whose

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """Tests of when the kit makes a product again: after a change of anything that goes
 into it, after an interrupted run, and at no other time.
 

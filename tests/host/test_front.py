@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """Tests of what a new user sees first: if the host lacks something, a program says so at
 once, in a line or two, with what to do; and the programs can be called from anywhere.
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """The GPU of the tests, seen from the host, which has its VRAM as a file: what the ConnectX
 model writes by DMA is in VRAM itself, and not in a copy that only the guest sees.  And in a
 guest where no path leads from the ConnectX to the GPU."""

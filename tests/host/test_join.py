@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """Tests of scripts/join, refresh and series, with one series.
 
 Each test has a project of its own in a temporary directory, with two patches, the new

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """What has MRs goes away while another guest reaches them by RDMA (tests/guests/lives.c): the
 process, its device, the card, and the model itself."""
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """connectx and connectx-fabric as programs: --help, the man pages and the options that
 they take agree, a wrong option is refused, and what serves guests is in a sandbox (of
 connectx see test_connectx.py)."""

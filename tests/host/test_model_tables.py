@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """The tables of Documentation/connectx.md are what the model's source says."""
 
 import importlib.machinery

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick debug-full
 """Buffers of a GPU that move, are evicted, have two importers and are revoked, while another
 guest writes, reads, adds and sends to them (tests/guests/moves.c)."""
 

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """The bench's tables and verdicts, and the page that shows all results."""
 
 import contextlib

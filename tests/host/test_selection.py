@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """What a pattern selects, and what is built for it."""
 
 import dataclasses
@@ -13,6 +14,7 @@ from unittest import mock
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
+from mrfd import heads  # noqa: E402
 from mrfd import machine  # noqa: E402
 from mrfd import programs  # noqa: E402
 from mrfd import selection  # noqa: E402
@@ -93,18 +95,8 @@ class Patterns(unittest.TestCase):
         self.assertEqual(both["rxe/exporters/memory"], ())
         self.assertIn("rxe/exporters/vram", both)
         self.assertNotIn("rxe/access/cut", both)
-        self.assertEqual([p.title for p in selection.select_any([], "base")],
-                         [p.title for p in selection.select("", "base")])
         with self.assertRaises(selection.NoMatch):
             selection.select_any(["kunit", "typo"], "base")
-
-    @mock.patch.object(selection, "LONG", re.compile("rxe/load/.*"))
-    def test_long_programs_run_only_if_asked_for(self):
-        for patterns, full, found in (([], False, False), ([], True, True),
-                                      (["load/"], False, True), ([""], False, False)):
-            titles = [p.title for p in selection.select_any(patterns, "base", full)]
-            self.assertEqual("rxe/load/stress" in titles, found)
-            self.assertEqual("rxe/access/data" in titles, not any(patterns))
 
     def test_program_of_another_kernel_is_named(self):
         with self.assertRaisesRegex(selection.NoMatch, "not run on the base kernel, but on: debug"):
@@ -134,22 +126,16 @@ class Devices(unittest.TestCase):
             self.assertEqual(list(selected("rdma-core/test_mr:")),
                              ["rxe/rdma-core/test_mr", "other/rdma-core/test_mr"])
 
-
-    def test_device_runs_on_kernels_with_its_driver(self):
-        other = dataclasses.replace(RXE, name="other", kernels=("base",))
-        with mock.patch.object(programs, "DEVICES", [RXE, other]):
-            self.assertEqual(list(selected("access/cut", "debug")), ["rxe/access/cut"])
-            self.assertIn("kcsan", selected("kcsan: races were looked for", "kcsan"))
-            with self.assertRaisesRegex(selection.NoMatch, "on the debug kernel, but on: base"):
-                selected("other/access/cut", "debug")
-
     def test_suite_includes_modules_of_the_vendor(self):
         other = dataclasses.replace(RXE, name="other", vendor="mlx5")
         with tempfile.TemporaryDirectory() as tree:
             os.mkdir(f"{tree}/tests")
             for name in "test_mr", "test_mlx5_cq", "test_efadv":
                 open(f"{tree}/tests/{name}.py", "w", encoding="utf-8").close()
-            with mock.patch.object(machine, "tool", lambda *words: tree):
+            runs = {name: [heads.Head(("quick",), (), ("rxe",))] for name in
+                    ("test_mr", "test_mlx5_cq")}
+            with mock.patch.object(machine, "tool", lambda *words: tree), \
+                    mock.patch.object(heads, "suite", lambda: runs):
                 found = {device.name: [p.title for p in programs.suite("base", device)]
                          for device in (RXE, other)}
         self.assertEqual(found, {"rxe": ["rxe/rdma-core/test_mr"],
@@ -173,6 +159,7 @@ def built(pattern):
     with mock.patch.multiple(programs, product=product,
                              build_tests=lambda targets: made.extend(targets)), \
             mock.patch.multiple(machine, kernel_image=made.append, accelerator=mock.DEFAULT,
+                                gpu_module=lambda kernel: made.append("gpu"),
                                 init_program=mock.DEFAULT):
         programs.build(selection.select(pattern, "base"))
     return sorted(made)
@@ -221,8 +208,9 @@ class Built(unittest.TestCase):
                 ("kunit: rxe_mr: test_index", ["base"]),
                 (MR, ["base", "rdma-core"]),
                 (DATA, ["access/data", "base", "rdma-core"]),
-                ("programs/libfabric", ["base", "perftest", "programs/libfabric", "rdma-core"]),
-                ("programs/readme", ["base", "perftest", "rdma-core"])):
+                ("programs/libfabric", ["base", "gpu", "programs/libfabric", "rdma-core"]),
+                ("programs/perftest_gpu", ["base", "gpu", "perftest", "rdma-core"]),
+                ("programs/readme", ["base", "rdma-core"])):
             self.assertEqual(built(pattern), made, pattern)
 
 
@@ -232,7 +220,7 @@ class Sources(unittest.TestCase):
             for name, text in files.items():
                 with open(f"{directory}/{name.replace('_', '.')}", "w", encoding="utf-8") as file:
                     file.write(text)
-            return sources.c_cases(f"{directory}/a.c", directory)
+            return list(sources.c_cases(f"{directory}/a.c", directory))
 
     def test_c_fixtures_variants_and_headers_are_read(self):
         self.assertEqual(self.c_cases(
@@ -258,18 +246,23 @@ class Sources(unittest.TestCase):
                             "\t};\n\tUP(neither);\n}\n")):
                 with open(f"{directory}/{name}", "w", encoding="utf-8") as file:
                     file.write(text)
-            self.assertEqual(sources.cmocka_cases(f"{directory}/a.c"), ["one", "two", "three"])
+            self.assertEqual(list(sources.cmocka_cases(f"{directory}/a.c")),
+                             ["one", "two", "three"])
 
     def test_parsed_cases_equal_those_of_programs(self):
         """Each compiled program lists the fixtures, variants and tests that were found in
         its source."""
-        found = [p for p in programs.ours("base") if p.target]
-        library = f"LD_LIBRARY_PATH={inside(machine.tool('rdma-core'))}/lib"
+        found = list({p.target: p for p in programs.ours("base") if p.target}.values())
+        library = f"{inside(machine.tool('rdma-core'))}/lib"
         out = programs.build_tests(p.target for p in found)
-        for program in found:
-            listed = subprocess.run([os.path.join(SCRIPTS, "enter"), "env", library,
-                                     f"{out}/{program.target}", "-l"], stderr=subprocess.PIPE, text=True, check=False).stderr
-            rows = [line for line in listed.splitlines() if not line.startswith(("#", "---"))]
+        code = 'export LD_LIBRARY_PATH=$1; shift; for t; do echo "== $t"; "$t" -l 2>&1; done; true'
+        listed = subprocess.run(
+            [os.path.join(SCRIPTS, "enter"), "bash", "-c", code, "bash", library,
+             *(f"{out}/{program.target}" for program in found)],
+            stdout=subprocess.PIPE, text=True, check=True).stdout.split("== ")[1:]
+        self.assertEqual(len(listed), len(found))
+        for program, text in zip(found, listed):
+            rows = [line for line in text.splitlines()[1:] if not line.startswith(("#", "---"))]
             with self.subTest(program=program.name):
                 self.assertEqual(set(" ".join(program.cases()).replace(".", " ").split()),
                                  set(" ".join(rows).split()) - {"global"})

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: connectx */
 /* Wrong arguments, each by the ioctl() and by the write() entry, which have to agree. */
 #include "interface/mistakes.h"
 

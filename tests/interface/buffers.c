@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: connectx */
 /*
  * What the methods do for every type of memory: they say what a device can do with it,
  * they register it and reregister an MR onto it.  Programs that are older than the query

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: connectx */
 /*
  * What the library makes of the answers of a kernel that has registration by fd: the class of
  * a rereg's error tells the state of the MR, and a registration that the kernel refuses is

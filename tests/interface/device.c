@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: connectx pinned */
 /*
  * The words for what the device can do (lib/device.h) agree with what the device reports,
  * with what it answers to a query, and with what a registration says of an fd that is not

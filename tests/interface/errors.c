@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: connectx pinned */
 /*
  * What a user can do wrong when registering by fd: each mistake has its errno, and leaves
  * no MR and no reference on the buffer behind.  A case tries it through the library and as

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: connectx */
 /*
  * What the kernel allocates for an MR, and keeps until dereg, besides the memory itself.
  * Nobody accounts for it, so a registration by fd must not need more of it than the

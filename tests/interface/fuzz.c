@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug kcsan; devices: rxe */
+/* runs: quick debug-full; devices: connectx */
 /*
  * Up to 100,000 calls of reg, rereg and dereg that are nearly correct, by both entries: in each,
  * up to three things have an unexpected value.  There are two processes of two threads each.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: connectx */
 /*
  * A hole in a file of huge pages, which a registration fills: of a memfd, and of a mount
  * without limits, with size=, with min_size=, with both.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug kcsan; devices: rxe */
+/* runs: quick debug-full; devices: connectx */
 /*
  * An MR needs neither the fd that it was made from nor the process that made the buffer.
  * However the MR ends, by dereg, by exit, by a signal in the middle of traffic, or with its

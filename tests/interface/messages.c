@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: connectx */
 /*
  * What can be wrong only in an ioctl() or only in a write(): attributes, sizes, the header,
  * and the memory of the message and of the response.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: connectx */
 /*
  * What the library does on a kernel that has no registration by fd, or with a provider that
  * does not use it: it registers by other means, with the same errors, and re-registration by

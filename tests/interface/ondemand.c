@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: connectx */
 /*
  * An MR for on-demand paging has no pages in the beginning.  The device asks for them when
  * packets come, loses them when the kernel takes them away, and gets them in advance by

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; guest: gpu; devices: all pinned */
 /*
  * The RDMA device goes away in the middle of traffic with MRs of all kinds of memory: from
  * the PCI bus, from its driver, with the driver.  Both processes learn it (DEVICE_FATAL), and

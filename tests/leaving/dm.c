@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; devices: all two */
 /*
  * A device leaves while its device memory is in use: by its own process, and as a dma-buf by
  * an importer on another device.  Or the importer's device leaves.  Who stays has what is

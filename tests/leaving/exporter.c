@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; guest: gpu; devices: all pinned */
 /*
  * The GPU goes away, from its driver or from the PCI bus, while its buffers are registered
  * and in use by a peer and by their owner.  Whoever uses them gets an error, and the MRs of

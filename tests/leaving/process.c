@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; guest: gpu; devices: all pinned */
 /*
  * A process leaves MRs of all kinds of memory behind, in the middle of traffic by which a
  * peer uses them and it uses the peer's: it is killed, it exits, it closes its context, it

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full kcsan; devices: rxe */
+/* runs: full; devices: connectx */
 /*
  * Everything at once: several workers (worker.h) register, reregister, use and deregister
  * MRs, fork and exit, while they are killed, and while the device is deleted and added.

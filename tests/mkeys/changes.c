@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; guest: gpu; devices: all pinned */
 /*
  * What is below a list changes: regions are reregistered, or end.  The list
  * follows what keeps its key.  A key that has ended leads nowhere: not to the memory that it

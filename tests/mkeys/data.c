@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; guest: gpu; devices: all pinned */
 /*
  * An mkey that is a list of pieces of MRs: peers see one range of bytes from address 0 on,
  * whatever kinds of memory are behind it.  It ends at its edges, gives the rights that it was

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; guest: gpu; devices: all */
 /*
  * On-demand paging beside memory from file descriptors, in one process, in one list of SGEs
  * and in one list of keys: an MR of some pages (explicit), an MR of the whole address space

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; guest: gpu; devices: all */
 /*
  * ibv_advise_mr() on an MR of a dma-buf maps the buffer for the device, wherever it is, so
  * that the next access meets no page fault.  Each mistake has its errno and maps nothing.

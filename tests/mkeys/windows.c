@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; guest: gpu; devices: all pinned */
 /*
  * Memory windows on memory from file descriptors, beside ordinary memory: bytes go through a
  * window, which ends at its edges, and ends itself when it is bound elsewhere or

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; guest: gpu; devices: all */
 /*
  * Buffers of a GPU move thousands of times, or are evicted, while RDMA writes, reads, adds
  * and sends run on them without pause.  No byte is lost, misplaced or stale (lib/record.h),

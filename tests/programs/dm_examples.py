@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick; devices: all
 """The examples of device memory (demo/dm) compile, and do what they are for, with several
 peers at once: a lock excludes, a counter counts each addition once, and what is sent from
 device memory arrives."""

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick; guest: gpu; devices: all */
 /*
  * Debian's libfabric, unchanged, over our rdma-core: its verbs provider takes a dma-buf with
  * FI_MR_DMABUF, and calls ibv_reg_dmabuf_mr().  Two connected endpoints of one process move

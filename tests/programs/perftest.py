@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick; guest: perftest; devices: rxe
+# runs: full; guest: perftest; devices: connectx
 """perftest over buffers of DRM devices, registered in both ways that it has: by
 ibv_reg_mr_fd_iova() and, with --use_drm_dmabuf, by ibv_reg_dmabuf_mr().
 

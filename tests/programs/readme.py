@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick; devices: all
 """The program in the README compiles and does what the README says."""
 
 import os

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: connectx */
 /*
  * A work request that fails completes with what was wrong, at both ends; what was posted
  * before it completes, and what was posted after it is flushed.  After an error nothing is

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick; devices: connectx */
 /*
  * The queues of a QP lie in memory that the process can write, by any thread and at
  * any time.  Whatever it writes there, the kernel uses one checked copy of each work

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick; devices: connectx */
 /*
  * What the library writes into a send queue: all elements of a list arrive, as SGEs and as
  * inline data, whatever function posts them, and data that does not fit is refused.

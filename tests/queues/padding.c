@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick; devices: connectx */
 /*
  * What the kernel returns for a queue has no bytes that nobody has set: they would be what
  * was in its heap before.

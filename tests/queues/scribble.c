@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: connectx */
 /*
  * The queues of an mlx5 device lie in memory that the process writes, as do their doorbell
  * records, and the process rings by a page of the device's registers.  Another process

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug; devices: all */
+/* runs: quick debug-full; devices: pinned */
 /*
  * A rereg that fails reports the class of the error in its return value and the reason in
  * errno, and the MR is unchanged: its fields, keys, memory, rights and PD.  A case checks

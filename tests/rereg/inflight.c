@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full kcsan; guest: gpu; devices: rxe */
+/* runs: quick debug-full; guest: gpu; devices: connectx pinned */
 /*
  * A thread posts operations without pause, while the case moves the MR between two buffers.
  *

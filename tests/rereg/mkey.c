@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick debug-full; guest: gpu; devices: all pinned */
 /*
  * Changes of rights that mlx5 cannot make in place: to on-demand paging and back, a flag that
  * its keys do not know, and one that nobody knows.  The MR gets other keys then, and has the

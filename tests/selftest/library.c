@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick; devices: all */
 /*
  * The tests' own library: how a case ends (case.h, harness.h), and that memory which
  * was never opened, or only in part, can be closed.

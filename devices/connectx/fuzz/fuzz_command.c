@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * The guest from power-on: its commands, queues and doorbells, in any order.  The first byte
  * says how far the driver got before the program begins.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * Packets from a wire that lies.  By the first byte, either raw bytes go to packet_parse(),
  * or a device with connected QPs gets packets with good CRCs: made up from the input, or

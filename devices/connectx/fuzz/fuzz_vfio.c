@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * The client of the vfio-user socket: messages, whole and cut, with descriptors of several
  * kinds and numbers; and what it says when it is asked for memory.  main.c is included, so

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* The guest in the middle of traffic: work requests, keys and counters that make no sense. */
 #include "program.h"
 

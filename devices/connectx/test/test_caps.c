@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* Capabilities: what is said, and what a SET changes. */
 #include "fake_parts.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * Completion queues: owner bits, events and their arms, moderation, overrun, and hostile
  * commands.

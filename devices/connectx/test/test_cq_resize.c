@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * Resize of a CQ, with the copy that the drivers make afterwards: every completion is seen
  * once and in order, whatever was polled before, and a refusal changes nothing.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* Unreliable datagrams, their keys and multicast, and the QPs of the management. */
 #include "transport_fakes.h"
 

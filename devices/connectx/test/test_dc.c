@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * DC in the whole model: a DC initiator (QP 0 of the guest), an SRQ and DCTs, which are made
  * as the driver does it, and work requests as libmlx5 writes them.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* User contexts, user memory, and whose objects a process reaches: not those of another. */
 #include "devx_guest.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * What rdma-core's test_mlx5_devx.py and test_mlx5_mkey.py do, down to the bytes of their
  * WQEs: QPs and CQs in umems, lists of keys that a process fills by UMR, and traffic.

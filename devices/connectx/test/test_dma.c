@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* The guest's memory: what maps, what an access reaches, and what it must not. */
 #define _GNU_SOURCE
 #include "dma.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* Event queues: owner bits, interrupts, subscriptions, a full EQ, and hostile commands. */
 #include "event_fakes.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * The whole model with memory that only QEMU reaches, such as another device's BAR:
  * every operation finds it, completions come behind the data, what QEMU refuses is an

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * Fast registration: the UMRs that mlx5_ib's wr.c makes of a ULP's IB_WR_REG_MR and
  * IB_WR_LOCAL_INV, posted to an RC queue pair of the kernel.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* What the configuration space takes from a device that is at work, and gives back. */
 #include "loopback_guest.h"
 #include "function.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * The engine of the fuzz programs, with a target of this file: a run that looked at nothing,
  * or at almost nothing, is not a success.  Each run is a process of its own.

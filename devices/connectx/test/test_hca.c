@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* BAR 0, start and stop of the device, its pages, numbers and memory. */
 #include "fake_parts.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* The link and the fabric's socket, with this file at its other end; and what is captured. */
 #include "link_world.h"
 #include "fabric.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* The link without a fabric: packets that come back, the administrator, and the pool. */
 #include "link_world.h"
 #include "mad.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* The loop: order of timers, fairness of work, sockets between, sleep. */
 #define _GNU_SOURCE
 #include "loop.h"

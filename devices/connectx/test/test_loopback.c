@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* The whole model, with packets that come back to it: what no single part can promise. */
 #include "loopback_guest.h"
 #include <setjmp.h>

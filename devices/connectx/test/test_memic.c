@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* Device memory: allocation, reuse, the view from the CPU, and its operations. */
 #include "fake_parts.h"
 

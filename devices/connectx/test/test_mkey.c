@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* Memory keys: translation, what is refused, faults; and how long a page takes. */
 #include "mkey_world.h"
 #include <stdio.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* The commands of memory keys, and invalidation by a peer. */
 #include "mkey_world.h"
 

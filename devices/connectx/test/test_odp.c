@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* Page faults: events, answers, polling, retries after an error, and what is forgotten. */
 #include "mkey_world.h"
 #include "event.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * Packets on the wire: each opcode there and back, headers byte by byte, both CRCs against
  * bitwise ones of this file, every truncation and every flipped bit, PSN arithmetic.

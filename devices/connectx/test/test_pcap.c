@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* A capture, read back byte by byte. */
 #include <setjmp.h>
 #include <stdarg.h>

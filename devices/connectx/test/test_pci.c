@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* Configuration space: what a driver reads, and what it can and cannot write. */
 #include "pci.h"
 #include "hca.h"

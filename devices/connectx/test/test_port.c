@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* The port: its context, tables, registers, events and counters; and multicast groups. */
 #include "fake_parts.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* qp_cmd.c and qp_modify.c: commands in; states, contexts and use counts out. */
 #include "qp_fixture.h"
 

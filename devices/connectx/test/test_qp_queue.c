@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* qp.c and completion.c: doorbells and WQEs in; what runs, flushes and CQEs out. */
 #include "qp_fixture.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* A queue's buffer: what a page list may say, and where its bytes lie. */
 #define _GNU_SOURCE
 #include "hca.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * The requester: "these WQEs and responses in, those packets and completions out".  The
  * other end does not run; test_transport.c is about both.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* What the requester waits for before it sends more: the window, reads, packets, memory. */
 #include "requester_steps.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * Each way down, with one of every object at work: all of the model together, nothing of
  * it is a fake.  Afterwards no object is left, all memory and all packets are given back,

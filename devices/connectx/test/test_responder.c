@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * The responder: tables of "these requests in; those responses and completions out", and
  * what they did to memory.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * What a responder cannot do at once: absent pages, reads that take many turns, an empty
  * pool.  Responses leave in the order of the requests all the same.

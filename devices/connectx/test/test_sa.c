@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * The subnet administrator, asked as Linux asks: the component masks are those of IPoIB,
  * rdma_cm and the SA client of the kernel; answers are compared field by field.

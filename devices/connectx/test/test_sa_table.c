@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* The records of nodes, ports and services, and tables of several segments. */
 #include "sa_world.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * The sandbox, each case in a process of its own: what the loop does goes on, anything
  * else is the end.  And the fabric's whole program in it: fabric-main.c is included.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * Shared receive queues: RMPs and XRC SRQs, what is taken from them as the guest links and
  * posts it, hostile links and counters, and the limit.  test_srq_commands.c has the rest.

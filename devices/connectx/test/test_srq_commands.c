@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * The commands of shared receive queues, RMPs and XRC SRQs: their numbers, what a query says,
  * and hostile contexts.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* The table at the end: what is counted, and how it reads. */
 #include "stats.h"
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* The switch: LIDs, unicast, multicast, ports that are full, faults by a seed. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* Objects by number: numbers, limits, reuse, and what a hostile number finds. */
 #include "table.h"
 #include <errno.h>

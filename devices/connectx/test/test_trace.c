@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * What the log promises: a line is a line, whatever a guest writes into it, and a guest
  * cannot fill the disk with them.  And that a trace has a line for each thing that happens.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * Requester and responder against each other: with every single packet lost, doubled or
  * late once, with absent pages, and at random.  Memory and completions are compared with

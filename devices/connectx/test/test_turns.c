@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * How long the guest's CPUs may wait for the model while a process makes it work: the CPU time
  * between two looks at a descriptor, such as the socket to QEMU.

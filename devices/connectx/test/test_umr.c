@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /* UMR: flags, mask, lists, who may do what, and that a refused one changes nothing. */
 #include "umr_world.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * Memory that QEMU is asked for: DMA_READ and DMA_WRITE, and what else arrives while
  * their replies are waited for.

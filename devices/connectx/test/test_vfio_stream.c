@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+/* runs: quick */
 /*
  * The transport, as a stream: messages in parts, descriptors and their messages, frames
  * that are wrong, and a client that does not read.

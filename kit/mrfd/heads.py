@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Where a test program runs, as its source says.
+
+Near its head is a line for each group of devices,
+
+    runs: quick debug kcsan; guest: gpu; devices: all pinned
+
+runs     the runs that have the program, of RUNS
+guest    what its guest has besides, of GUEST
+devices  Device.word of each device, or "all" for the two main ones; a program that needs
+         no device names none
+
+A test without such a line, or with an unknown word, is an error: no test drops out of a
+run because it is new or has another name.  tests/rdma-core.runs says the same for the
+modules of rdma-core's suite.
+"""
+
+import functools
+import os
+import re
+from dataclasses import dataclass
+
+from mrfd.paths import TOP
+
+# A full run has all that the quick one on the same kernel has.
+RUNS = {"quick": ("base", False), "full": ("base", True), "debug": ("debug", False),
+        "debug-full": ("debug", True), "kcsan": ("kcsan", False)}
+# The GPU of the tests (tests/gpu); the modules by which steps fail (tests/steps) and which
+# is a ULP of device memory (tests/kernel_dm); perftest of perftest/ on the path.
+GUEST = ("gpu", "steps", "kernel-dm", "perftest")
+ALL = ("rxe", "connectx")
+LINES = 10      # at the head, in which the lines stand
+SUITE = os.path.join(TOP, "tests/rdma-core.runs")
+
+
+class BadHead(Exception):
+    """A test does not say where it runs, or not in a way that is understood."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """One line."""
+    runs: tuple
+    guest: tuple = ()
+    devices: tuple = ()
+
+    def on(self, kernel, full):
+        """Whether a run on this kernel, full or quick, has the program."""
+        return any(RUNS[word] in ((kernel, False), (kernel, full)) for word in self.runs)
+
+    @property
+    def kernels(self):
+        """The kernels on which some run has the program."""
+        return list(dict.fromkeys(RUNS[word][0] for word in self.runs))
+
+
+def parse(where, text):
+    """The Head in a line without its comment's marks."""
+    words = {}
+    for part in text.split(";"):
+        key, _, value = part.strip().partition(":")
+        words[key] = tuple(value.split())
+    known = {"runs": RUNS, "guest": GUEST, "devices": None}
+    unknown = [key for key in words if key not in known]
+    unknown += [word for key in ("runs", "guest") for word in words.get(key, ())
+                if word not in known[key]]
+    if unknown:
+        raise BadHead(f"{where}: unknown in \"{text}\": {' '.join(unknown)}")
+    if not all(words.values()):
+        raise BadHead(f"{where}: nothing behind a colon of \"{text}\"")
+    devices = [ALL if word == "all" else (word,) for word in words.get("devices", ())]
+    return Head(words["runs"], words.get("guest", ()), tuple(sum(devices, ())))
+
+
+@functools.cache
+def read(path):
+    """The Heads of a test."""
+    name = os.path.relpath(path, TOP)
+    with open(path, encoding="utf-8") as file:
+        lines = [line for line, _ in zip(file, range(LINES))]
+    found = [parse(name, match[1]) for line in lines
+             if (match := re.match(r"[/*# ]*(runs: .*?)[*/ ]*$", line))]
+    if not found:
+        raise BadHead(f"{name} does not say where it runs, in a line like \"runs: quick; "
+                      "devices: all\" below its licence (see kit/mrfd/heads.py)")
+    return tuple(found)
+
+
+def of_device(path, word):
+    """The Head of a test for the device with this word, or None."""
+    return next((head for head in read(path) if word in head.devices), None)
+
+
+@functools.cache
+def suite():
+    """{module of rdma-core's suite: its Heads}, of tests/rdma-core.runs."""
+    found = {}
+    with open(SUITE, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            name, _, text = line.partition(" ")
+            if line.strip() and not line.startswith("#"):
+                head = parse(f"{os.path.relpath(SUITE, TOP)}:{number}", text.strip())
+                found.setdefault(name, []).append(head)
+    return found

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which programs a change may affect: make check SINCE=REV.
+
+Each changed file is followed to what is built of it: the includes of a C test and the
+helpers that it links, the driver of a device, the modules that a guest is given, the
+imports of a Python test.  A patch stands for the files that it edits, as it was and as it
+is.  A file that no rule knows affects every program, and a part of the kit or of the model
+all that may use it.
+"""
+
+import functools
+import os
+import re
+import subprocess
+
+from mrfd.paths import TOP
+
+TESTS = os.path.join(TOP, "tests")
+GUEST_FOLDERS = {"gpu": "gpu", "steps": "steps", "kernel_dm": "kernel-dm"}  # of tests/
+MLX5 = ("connectx", "pinned", "two")
+# The directory of a driver or provider: the devices that have it.
+KERNEL = ((r"drivers/infiniband/sw/rxe/", ("rxe",)), (r"drivers/infiniband/hw/mlx5/", MLX5))
+LIBRARY = ((r"providers/rxe/", ("rxe",)), (r"providers/mlx5/", MLX5))
+
+
+class NoRevision(Exception):
+    """Git does not know the revision."""
+
+
+def git(*words):
+    """What git prints; its lines, or NoRevision."""
+    done = subprocess.run(["git", "-c", "safe.directory=*", "-C", TOP, *words], check=False,
+                          capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        raise NoRevision(f"git {' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout.splitlines()
+
+
+def changed(revision):
+    """The files that differ from a commit, those that git does not track among them."""
+    commit = git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")[0]
+    return commit, sorted({*git("diff", "--name-only", "--no-renames", commit),
+                           *git("ls-files", "--others", "--exclude-standard")})
+
+
+# Predicates of programs
+
+def everything(_):
+    return True
+
+
+def nothing(_):
+    return False
+
+
+def named(expression):
+    """The programs whose names match, without their device."""
+    return lambda program: bool(re.fullmatch(expression, program.name))
+
+
+def on_device(*words):
+    return lambda program: bool(program.device) and program.device.word in words
+
+
+def with_guest(word):
+    return lambda program: word in program.head.guest
+
+
+def any_of(*predicates):
+    return lambda program: any(predicate(program) for predicate in predicates)
+
+
+kernel_code = any_of(lambda program: bool(program.device), named("kunit|demo|host/moves"))
+
+
+# What a file is a part of
+
+@functools.cache
+def closure(path):
+    """A C source with the local headers that it includes, and of each header the helper
+    with its name, which is linked, with its own."""
+    found, left = set(), [path]
+    while left:
+        path = left.pop()
+        if path in found or not os.path.exists(path):
+            continue
+        found.add(path)
+        base, _ = os.path.splitext(path)
+        left += [f"{base}.c"] if path.endswith(".h") else []
+        with open(path, encoding="utf-8") as file:
+            for name in re.findall(r'^\s*#\s*include "(.*)"', file.read(), re.MULTILINE):
+                left += [os.path.normpath(os.path.join(where, name))
+                         for where in (os.path.dirname(path), TESTS)]
+    return found
+
+
+def compiled_from(path):
+    """The C tests that are compiled from this file."""
+    full = os.path.join(TOP, path)
+    return lambda program: (getattr(program, "path", "").endswith(".c")
+                            and full in closure(program.path))
+
+
+def imported_by(path):
+    """The Python test in this file, or those that name its module."""
+    full, module = os.path.join(TOP, path), os.path.splitext(os.path.basename(path))[0]
+
+    def uses(program):
+        source = getattr(program, "path", "")
+        if source == full or not source.endswith(".py"):
+            return source == full
+        with open(source, encoding="utf-8") as file:
+            return bool(re.search(rf"\bimport {module}\b|\bfrom {module}\b", file.read()))
+    return uses
+
+
+def of_tree(path, drivers, rest):
+    """A file of a tree with drivers."""
+    if re.match(r"Documentation/|.*/man/|.*\.(md|rst|1|3)$", path):
+        return nothing
+    for start, words in drivers:
+        if re.match(start, path):
+            return any_of(on_device(*words), named("kunit"))
+    return rest
+
+
+def of_kernel(path):
+    return of_tree(path, KERNEL, kernel_code)
+
+
+def of_library(path):
+    if path.startswith("pyverbs/"):
+        return named("rdma-core/.*")
+    test = re.match(r"tests/(test_\w+)\.py", path)
+    if path.startswith("tests/"):
+        return named(f"rdma-core/{test[1] if test else '.*'}")
+    return of_tree(path, LIBRARY, any_of(on_device("rxe", *MLX5), named("demo")))
+
+
+def of_perftest(_):
+    return with_guest("perftest")
+
+
+PROJECTS = {"linux": of_kernel, "rdma-core": of_library, "perftest": of_perftest}
+
+
+def of_patch(project, path, commit):
+    """The files that a patch edits and edited."""
+    texts = []
+    if os.path.exists(os.path.join(TOP, path)):
+        with open(os.path.join(TOP, path), encoding="utf-8", errors="replace") as file:
+            texts.append(file.read())
+    try:
+        texts.append("\n".join(git("show", f"{commit}:{path}")))
+    except NoRevision:
+        pass  # it is new
+    files = re.findall(r"^(?:---|\+\+\+) [ab]/(\S+)$", "\n".join(texts), re.MULTILINE)
+    return any_of(*map(PROJECTS[project], set(files)))
+
+
+model = any_of(on_device(*MLX5), named("model/.*|host/.*"))
+kit = named("host/.*|demo")
+RULES = (  # the first that matches; a group is what the function gets
+    (r"patches/(linux|rdma-core|perftest)\b.*\.patch", of_patch),
+    (r"patches/.*", lambda: kit),
+    (r"kernel/(.*)", of_kernel),
+    (r"rdma-core/(.*)", of_library),
+    (r"perftest/(.*)", of_perftest),
+    (r"devices/connectx/fuzz/.*", lambda: named(r"model/fuzz_.*|host/.*")),
+    (r"(devices/connectx/test/.*\.[ch])", compiled_from),
+    (r"devices/connectx/.*", lambda: model),
+    (r"(tests/\w+/\w+\.py)", imported_by),
+    (r"tests/(gpu|steps|kernel_dm)/.*", lambda name: with_guest(GUEST_FOLDERS[name])),
+    (r"tests/(?:host|guests)/.*", lambda: kit),
+    (r"tests/bench/.*", lambda: nothing),
+    (r"tests/(?:expected-.*|rdma-core\.runs)", lambda: named("rdma-core/.*")),
+    (r"(tests/.*\.[ch])", compiled_from),
+    (r"demo/.*", lambda: named(r"demo|host/demo|programs/dm_examples")),
+    (r"kit/(?:configs|guest|userland).*", lambda: everything),
+    (r"kit/.*|scripts/.*|Makefile|\.ci/.*|\.github/.*", lambda: kit),
+    (r"README\.md", lambda: named(r"host/.*|programs/readme")),
+    (r"Documentation/.*|LICENSES/.*|[A-Z]+(\.md)?|\.\w+", lambda *_: named("host/.*")),
+)
+
+
+def rule_of(path, commit):
+    """The predicate of a changed file."""
+    for expression, function in RULES:
+        match = re.fullmatch(expression, path)
+        if match and function is of_patch:
+            return of_patch(match[1], path, commit)
+        if match:
+            return function(*match.groups())
+    return everything
+
+
+class Affected:
+    """Whether the changes since a commit may affect a program."""
+
+    def __init__(self, revision):
+        self.revision = revision
+        commit, self.paths = changed(revision)
+        self.predicate = any_of(*(rule_of(path, commit) for path in self.paths))
+
+    def __call__(self, program):
+        return self.predicate(program)
+
+    def reasons(self):
+        """Lines: what has changed."""
+        yield f"{len(self.paths)} files changed since {self.revision}"

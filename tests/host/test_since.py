@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
+"""Which programs a change affects (make check SINCE=REV), and what each test says about
+where it runs."""
+
+import glob
+import os
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "kit"))
+
+from mrfd import heads  # noqa: E402
+from mrfd import programs  # noqa: E402
+from mrfd import selection  # noqa: E402
+from mrfd import since  # noqa: E402
+from mrfd import sources  # noqa: E402
+
+OURS = list(programs.ours("base"))
+
+
+def affected(*paths):
+    """The printed names of our programs that a change of these files affects."""
+    with mock.patch.object(since, "changed", lambda revision: ("HEAD", list(paths))):
+        predicate = since.Affected("HEAD")
+    return {program.title for program in OURS if predicate(program)}
+
+
+def of(expression):
+    return {program.title for program in OURS if since.named(expression)(program)}
+
+
+class Affected(unittest.TestCase):
+    def test_a_test_affects_itself(self):
+        self.assertEqual(affected("tests/access/cut.c"), of("access/cut"))
+        self.assertEqual(affected("tests/host/test_join.py"), {"host/join"})
+        self.assertEqual(affected("devices/connectx/test/test_cq.c"), {"model/cq"})
+        self.assertEqual(affected("tests/programs/readme.py"), of("programs/readme"))
+
+    def test_a_helper_affects_what_links_it(self):
+        found = affected("tests/lib/hugepages.c")
+        self.assertIn("rxe/interface/hugepages", found)
+        self.assertNotIn("rxe/access/cut", found)
+        self.assertEqual(found, affected("tests/lib/hugepages.h"))
+        self.assertEqual(affected("devices/connectx/test/vfio_client.h")
+                         - of("model/.*"), set())
+        self.assertIn("host/patches", affected("tests/host/project.py"))
+        self.assertNotIn("host/boot", affected("tests/host/project.py"))
+
+    def test_a_driver_affects_its_devices(self):
+        rxe = affected("kernel/drivers/infiniband/sw/rxe/rxe_dm.c")
+        self.assertEqual(rxe, {p.title for p in OURS if p.device and p.device.word == "rxe"}
+                         | {"kunit"})
+        patch, = glob.glob(os.path.join(TOP, "patches/linux*/14-mlx5-rereg/0002-*.patch"))
+        mlx5 = affected(os.path.relpath(patch, TOP))
+        self.assertIn("connectx-pinned/rereg/changes", mlx5)
+        self.assertFalse({title for title in mlx5 if title.startswith("rxe/")})
+        core = affected("kernel/drivers/infiniband/core/umem_fd.c")
+        self.assertLess(rxe | mlx5, core)
+        self.assertNotIn("host/boot", core)
+        self.assertEqual(affected("kernel/Documentation/infiniband/dm.rst"), set())
+
+    def test_a_provider_affects_its_devices(self):
+        found = affected("rdma-core/providers/rxe/rxe_dm.c")
+        self.assertIn("rxe/dm/data", found)
+        self.assertNotIn("connectx/dm/data", found)
+        self.assertIn("connectx/dm/data", affected("rdma-core/libibverbs/cmd_mr_fd.c"))
+
+    def test_the_model_affects_what_runs_on_it(self):
+        found = affected("devices/connectx/cq.c")
+        self.assertLess(of("model/.*|host/connectx"), found)
+        self.assertIn("connectx-two/dm/export", found)
+        self.assertFalse({title for title in found if title.startswith("rxe/")})
+
+    def test_a_module_affects_the_guests_that_have_it(self):
+        self.assertEqual(affected("tests/steps/mrfd_steps.c"), of("faults/steps"))
+        self.assertIn("rxe/exporters/gpu", affected("tests/gpu/bo.c"))
+
+    def test_the_kit_affects_its_own_tests(self):
+        self.assertEqual(affected("kit/mrfd/report.py"), of("host/.*|demo"))
+        self.assertEqual(affected("Documentation/kit.md"), of("host/.*"))
+
+    def test_what_no_rule_knows_affects_everything(self):
+        for path in "kit/configs/base.config", "something/new.c":
+            self.assertEqual(affected(path), {program.title for program in OURS})
+
+    def test_what_changed_is_what_git_says(self):
+        with tempfile.TemporaryDirectory() as top, mock.patch.object(since, "TOP", top):
+            def write(name):
+                with open(os.path.join(top, name), "w", encoding="utf-8") as file:
+                    file.write("x")
+            since.git("init", "-q")
+            write("same"), write("edited"), write("gone")
+            since.git("add", ".")
+            since.git("-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "m")
+            os.unlink(os.path.join(top, "gone"))
+            with open(os.path.join(top, "edited"), "a", encoding="utf-8") as file:
+                file.write("y")
+            write("new")
+            self.assertEqual(since.changed("HEAD")[1], ["edited", "gone", "new"])
+            for wrong in "nosuch", "--help":
+                with self.assertRaises(since.NoRevision):
+                    since.changed(wrong)
+
+
+class Depths(unittest.TestCase):
+    def test_no_case_is_in_neither_depth(self):
+        """What the quick runs leave out is in the full ones, and each program is in a run."""
+        for kernel in "base", "debug", "kcsan":
+            full = {p.title: p for p in OURS if p.head.on(kernel, True)}
+            quick = [p for p in OURS if p.head.on(kernel, False)]
+            self.assertLessEqual({p.title for p in quick}, set(full))
+            for program in quick:
+                self.assertLessEqual(set(program.quick().wanted), set(program.cases()))
+                self.assertTrue(program.quick().wanted or not any(program.cases().values()),
+                                f"{program.title} has no case in the quick run")
+        for program in OURS:
+            self.assertTrue(program.head.kernels, program.title)
+
+    def test_each_guest_program_is_in_a_quick_run(self):
+        quick = {p.name for p in OURS for kernel in ("base", "debug") if p.head.on(kernel, False)}
+        self.assertEqual({p.name for p in OURS} - quick, {"kcsan"})
+
+    def test_a_depth_is_what_was_asked_for(self):
+        with mock.patch.object(programs, "theirs", lambda kernel: []):
+            quick = selection.whole("base", lambda program: False)
+            full = selection.whole("base", lambda program: True)
+            mixed = selection.whole("base", lambda program: program.name == "kunit")
+        self.assertFalse(any(p.full for p in quick))
+        self.assertTrue(all(p.full and not p.wanted for p in full))
+        self.assertEqual([p.name for p in mixed if p.full], ["kunit"])
+        self.assertLess(len(quick), len(full))
+
+
+class Heads(unittest.TestCase):
+    def read(self, text, suffix=".c"):
+        with tempfile.NamedTemporaryFile("w", suffix=suffix, encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            return heads.read(file.name)
+
+    def test_lines_of_c_and_python(self):
+        self.assertEqual(
+            self.read("// SPDX\n/* runs: quick debug; guest: gpu; devices: all pinned */\n"
+                      "/* runs: full; devices: two */\n"),
+            (heads.Head(("quick", "debug"), ("gpu",), ("rxe", "connectx", "pinned")),
+             heads.Head(("full",), (), ("two",))))
+        self.assertEqual(self.read("# SPDX\n# runs: quick\n", ".py"), (heads.Head(("quick",)),))
+
+    def test_what_is_wrong_is_named(self):
+        for text, word in (("int x;\n", "does not say where it runs"),
+                           ("/* runs: quick fast */\n", "fast"), ("/* runs: quick; gest: gpu */", "gest"),
+                           ("/* runs: quick; guest: gup */", "gup"), ("/* runs: quick; guest: */", "colon")):
+            with self.assertRaisesRegex(heads.BadHead, word):
+                self.read(text)
+
+    def test_every_test_says_where_it_runs(self):
+        for path in glob.glob(os.path.join(TOP, "tests/*/*.[cp]*")):
+            name, _ = os.path.splitext(path)
+            folder = os.path.basename(os.path.dirname(path))
+            if folder not in programs.NOT_CASES and not os.path.exists(f"{name}.h"):
+                known = {word for head in heads.read(path) for word in head.devices}
+                self.assertTrue(known <= {d.word for d in programs.DEVICES} and known, path)
+
+    def test_marks_of_cases(self):
+        with tempfile.TemporaryDirectory() as top:
+            path = os.path.join(top, "a.c")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("#define V(a) FIXTURE_VARIANT_ADD(f, a) {}\nFIXTURE_VARIANT_ADD(f, x) {}\n"
+                           "/* runs: full */\nV(y);\n/* why */\n/* runs: full */\nTEST_F(f, slow)\n{ }\n"
+                           "TEST_F(f, fast)\n{ }\n/* runs: full */\nTEST(alone) {}\n")
+            self.assertEqual(sources.c_cases(path, top),
+                             {"alone": True, "f.x.slow": True, "f.y.slow": True,
+                              "f.x.fast": False, "f.y.fast": True})
+            path = os.path.join(top, "b.py")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("class A(unittest.TestCase):\n    def test_a(self):\n        pass\n\n"
+                           "    # runs: full\n    @skip\n    def test_b(self):\n        pass\n\n\n"
+                           "# runs: full\nclass B(A):\n    def test_c(self):\n        pass\n")
+            self.assertEqual(sources.unittest_cases(path, "m"),
+                             {"m.A.test_a": False, "m.A.test_b": True, "m.B.test_a": False,
+                              "m.B.test_b": True, "m.B.test_c": True})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
+"""The workflow file for a forge names commands, options and places that exist."""
+
+import json
+import os
+import re
+import subprocess
+import unittest
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+WORKFLOW = ".github/workflows/mrfd.yml"
+# The program of the kit that a target of make runs with its variables as options.
+CHECK = {"DEBUG": "--debug", "FULL": "--full", "KCSAN": "--kcsan", "SINCE": "--since"}
+
+
+def run(*words):
+    return subprocess.run(words, cwd=TOP, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def workflow():
+    """The file as GitHub reads it; the userland has a reader of YAML."""
+    code = "import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1])), sys.stdout)"
+    return json.loads(run("scripts/enter", "python3", "-c", code, WORKFLOW))
+
+
+class Workflow(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.jobs = workflow()["jobs"]
+        cls.steps = [step for job in cls.jobs.values() for step in job["steps"]]
+        cls.commands = [step["run"] for step in cls.steps if "run" in step]
+
+    def test_has_the_jobs(self):
+        self.assertEqual(list(self.jobs), ["check", "debug", "full", "series"])
+        for name, job in self.jobs.items():
+            self.assertTrue(any("make " in step.get("run", "") for step in job["steps"]), name)
+
+    def test_names_targets_and_variables_of_make(self):
+        targets = run("make", "help")
+        found = [words.split() for command in self.commands
+                 for words in re.findall(r"(?:^|&& )make ([^&|;]*)", command)]
+        self.assertIn(["check"], found)
+        for target, *variables in found:
+            self.assertRegex(targets, rf"(?m)^{target} ")
+            for variable in variables:
+                self.assertIn(CHECK[variable.partition("=")[0]], run("scripts/check", "--help"))
+
+    def test_names_programs_with_options_that_they_have(self):
+        found = [words.split() for command in self.commands
+                 for words in re.findall(r"scripts/[^&|;)\"]*", command)]
+        self.assertTrue(found)
+        for program, *options in found:
+            described = run(program, "--help")
+            for option in options:
+                self.assertIn(option, described)
+
+    def test_keeps_the_cache_of_the_kit(self):
+        kept = {step["with"]["path"] for step in self.steps
+                if step.get("uses", "").startswith("actions/cache@")}
+        cache = run("env", f"XDG_CACHE_HOME={workflow()['env']['XDG_CACHE_HOME']}", "bash", "-c",
+                    '. kit/paths.sh; echo "$cache"').strip()
+        self.assertEqual(kept, {cache})
+
+    def test_keeps_what_a_run_leaves(self):
+        text = run("bash", "-c", '. kit/paths.sh; echo "$build/results"; echo "$logs"').split()
+        for step in self.steps:
+            if step.get("uses", "").startswith("actions/upload-artifact@"):
+                self.assertEqual([os.path.join(TOP, path) for path in
+                                  step["with"]["path"].split()], text)
+
+
+if __name__ == "__main__":
+    unittest.main()
