@@ -7,10 +7,11 @@
  * importers hold nothing of the buffer, and an MR that was to get it is unchanged.
  */
 #include "exporters/test_buffer.h"
+#include "lib/depth.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define RACE_SECONDS 3
+#define MOVES depth(20, 300)	/* of a race */
 
 static const int errors[] = { ENOMEM, ENOSPC, EBUSY, EIO, EINVAL, ENODEV };
 static const enum dmabuf_test_op ops[] = { DMABUF_TEST_ATTACH, DMABUF_TEST_MAP };
@@ -205,12 +206,11 @@ static void *mover(void *fd)
 TEST_F_TIMEOUT(buffer, rereg_during_moves_keeps_the_bytes, 60)
 {
 	struct ibv_mr *mr = reg_good(self);
-	double end = now() + RACE_SECONDS;
 	pthread_t thread;
 	long rounds = 0;
 
 	ASSERT_EQ(0, pthread_create(&thread, NULL, mover, (void *)(long)self->buf.fd));
-	for (; now() < end || rounds < 5 || !query(self->buf.fd).moves; rounds++) {
+	for (; rounds < 5 || query(self->buf.fd).moves < MOVES; rounds++) {
 		ASSERT_EQ(0, rereg(self, mr, self->buf.fd));
 		ASSERT_TRUE(rdma_write(self, mr, rounds));
 		ASSERT_TRUE(rdma_reads(self, mr, rounds));

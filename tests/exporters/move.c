@@ -11,13 +11,15 @@
  * machine: until each expected outcome has occurred at least once.
  */
 #include "exporters/test_buffer.h"
+#include "lib/depth.h"
 #include "lib/random.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 
-#define RACE_SECONDS 3
+#define MOVES depth(10, 150)	/* of a race, or changes of mood, or registrations */
+#define REFUSED depth(1, 5)	/* moves, because the buffer was pinned */
 
 FIXTURE_SETUP(buffer)
 {
@@ -217,11 +219,10 @@ TEST_F_TIMEOUT(buffer, reg_and_dereg_during_moves_keep_the_bytes, 60)
 	pthread_t thread;
 	long rounds = 0;
 	struct race r;
-	double end;
 
 	fill(self->buf.cpu, SIZE, 0);
 	start(&thread, &r, mover, self->buf.fd, random_begin(random_seed(), 0));
-	for (end = now() + RACE_SECONDS; now() < end || !r.moved || !r.busy; rounds++) {
+	for (; r.moved < MOVES || r.busy < REFUSED; rounds++) {
 		struct ibv_mr *mr = must(reg(self, ALL_ACCESS));
 
 		ASSERT_TRUE(rdma_reads(self, mr, rounds));
@@ -244,10 +245,9 @@ TEST_F_TIMEOUT(buffer, reg_from_a_flaky_exporter_fails_or_works, 60)
 	long ok = 0, failed = 0;
 	pthread_t thread;
 	struct race r;
-	double end;
 
 	start(&thread, &r, moody, self->buf.fd, random_begin(random_seed(), 0));
-	for (end = now() + RACE_SECONDS; now() < end || !ok || !failed;) {
+	while (ok < MOVES || failed < MOVES) {
 		struct ibv_mr *mr = reg(self, ALL_ACCESS);
 
 		if (!mr) {
@@ -301,9 +301,8 @@ TEST_F_TIMEOUT(buffer, reg_racing_with_revoke_works_or_is_enodev, 60)
 	long buffers = 0, ok = 0;
 	pthread_t thread;
 	struct race r;
-	double end;
 
-	for (end = now() + RACE_SECONDS; now() < end || !ok; buffers++) {
+	for (; ok < MOVES; buffers++) {
 		int n;
 
 		buffer_replace(self, buffers % 2 ? DMABUF_TEST_IOMEM : 0);

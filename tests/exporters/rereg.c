@@ -8,13 +8,14 @@
  * the rereg succeeds.
  */
 #include "exporters/test_buffer.h"
+#include "lib/depth.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/time.h>
 
 #define FOREVER DMABUF_TEST_MAX_DELAY
-#define RACE_SECONDS 3
+#define MOVES depth(20, 300)	/* of a race */
 
 FIXTURE_SETUP(buffer)
 {
@@ -219,14 +220,13 @@ static void *mover(void *fd)
 TEST_F_TIMEOUT(buffer, rereg_during_moves_keeps_the_bytes, 60)
 {
 	struct ibv_mr *mr = reg_good(self);
-	double end = now() + RACE_SECONDS;
 	pthread_t thread;
 	long rounds = 0;
 
 	fill(self->buf.cpu, SIZE, 0);
 	fill(self->vgem.cpu, SIZE, 0);
 	ASSERT_EQ(0, pthread_create(&thread, NULL, mover, (void *)(long)self->buf.fd));
-	for (; now() < end || !query(self->buf.fd).moves; rounds++) {
+	for (; query(self->buf.fd).moves < MOVES; rounds++) {
 		ASSERT_EQ(0, rereg(self, mr, self->buf.fd));
 		ASSERT_TRUE(rdma_reads(self, mr, rounds));
 		ASSERT_TRUE(rdma_write(self, mr, rounds + 1));

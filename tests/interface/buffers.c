@@ -7,11 +7,10 @@
  * ask with fd -1, each by its own rule; here they have to come to the same answer.
  */
 #include "interface/mistakes.h"
-#include "lib/clock.h"
+#include "lib/depth.h"
 #include <pthread.h>
 
-#define SECONDS 3	/* for a race, */
-#define LEAST 100	/* with at least so many reregs */
+#define LEAST depth(100, 500)	/* reregs in a race */
 #define WAYS (IB_UVERBS_BUFFER_CAP_CPU | IB_UVERBS_BUFFER_CAP_PINNED | \
 	      IB_UVERBS_BUFFER_CAP_DYNAMIC)
 
@@ -208,11 +207,10 @@ TEST_F_TIMEOUT(uapi, mr_handle_stays_valid_during_rereg, 60)
 {
 	struct querier q = { .cmd_fd = self->ctx->cmd_fd, .mr = self->mr.handle };
 	unsigned long reregs = 0, refused = 0;
-	double end = now() + SECONDS;
 	struct keys keys;
 
 	ASSERT_EQ(0, pthread_create(&q.thread, NULL, query_all_the_time, &q));
-	while (now() < end || reregs < LEAST) {
+	while (reregs < LEAST || !__atomic_load_n(&q.ok, __ATOMIC_RELAXED)) {
 		int err = host_rereg(self->ctx->cmd_fd, self->mr.handle, CHANGE_ACCESS, 0, 0, 0, 0,
 				     RW, &keys);
 

@@ -16,8 +16,8 @@
  * makes its calls in the same order.  The scheduler decides how the calls of two threads
  * interleave, and so which object a handle names at a moment.
  */
-#include "lib/clock.h"
 #include "lib/counts.h"
+#include "lib/depth.h"
 #include "lib/harness.h"
 #include "lib/memory.h"
 #include "lib/pair.h"
@@ -35,9 +35,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#define CALLS 100000
-#define LEAST_CALLS 40000	/* where that takes longer than */
-#define SECONDS 90
+#define CALLS depth(10000, 60000)
 #define PROCESSES 2
 #define THREADS 2
 #define SIZE (32 * PAGE)
@@ -337,11 +335,10 @@ static void one_call(struct worker *w)
 
 static void *work(void *arg)
 {
-	const int all = CALLS / (PROCESSES * THREADS), least = LEAST_CALLS / (PROCESSES * THREADS);
+	const int calls = CALLS / (PROCESSES * THREADS);
 	struct worker *w = arg;
-	double end = now() + SECONDS;
 
-	for (int i = 0; i < all && (i < least || now() < end); i++)
+	for (int i = 0; i < calls; i++)
 		one_call(w);
 	return NULL;
 }
@@ -522,7 +519,7 @@ TEST_F_TIMEOUT(fuzz, nearly_correct_calls_leave_nothing_behind, 400)
 	for (int err = 1; err < 256; err++)
 		if (s->err[err])
 			printf("# %u %s\n", s->err[err], strerrorname_np(err));
-	EXPECT_GE(calls, LEAST_CALLS);
+	EXPECT_GE(calls, CALLS);
 	for (int i = 0; i < sizeof(wanted) / sizeof(*wanted) - !device_can("vmap"); i++) {
 		EXPECT_NE(0, s->err[wanted[i]]) {
 			TH_LOG("no call got %s", strerrorname_np(wanted[i]));

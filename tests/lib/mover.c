@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* See mover.h. */
+#include "lib/depth.h"
 #include "lib/mover.h"
 #include "lib/case.h"
 #include "lib/gpu.h"
@@ -14,7 +15,7 @@ long moves_wanted(void)
 {
 	const char *wanted = getenv("MRFD_MOVES");
 
-	return wanted ? atol(wanted) : 2000;
+	return wanted ? atol(wanted) : depth(200, 2000);
 }
 
 void mover_add(struct mover *m, const struct memory *buf)

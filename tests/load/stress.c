@@ -12,6 +12,7 @@
  *
  * MRFD_SEED makes the workers do the same things again, though not at the same times.
  */
+#include "lib/depth.h"
 #include "load/worker.h"
 #include "lib/clock.h"
 #include "lib/counts.h"
@@ -27,7 +28,7 @@
 #include <sys/wait.h>
 
 #define WORKERS 3		/* at a time */
-#define SECONDS 25		/* of a case */
+#define SECONDS depth(4, 25)	/* of a case */
 #define PATIENCE 400		/* more, if not enough was done: 180 were too few at a load of 20 */
 #define WARM_UP 4
 #define END_LIMIT 60		/* seconds in which a process has to end */

@@ -5,7 +5,7 @@
  * either, and prefetches.  Each access finds the bytes where they are, and a prefetch or a
  * dereg at the same time spoils nothing.
  */
-#include "lib/clock.h"
+#include "lib/depth.h"
 #include "lib/harness.h"
 #include "lib/window.h"
 #include "mkeys/parts.h"
@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#define RACE_SECONDS 3
+#define TIMES depth(1, 5)	/* the least of each race */
 
 FIXTURE(moving)
 {
@@ -174,14 +174,13 @@ static void prefetch_some(struct beside *b)
  */
 TEST_F_TIMEOUT(moving, moves_and_prefetches_keep_the_bytes, 60)
 {
-	double until = now() + RACE_SECONDS;
 	struct beside mover, prefetcher;
 	long rounds = 0;
 
 	begin(&mover, self, move_one);
 	begin(&prefetcher, self, prefetch_some);
-	for (; now() < until || rounds < 2 * WAYS || mover.rounds < 2 * PARTS ||
-	       prefetcher.rounds < 4; rounds++)
+	for (; rounds < 2 * WAYS * TIMES || mover.rounds < 2 * PARTS * TIMES ||
+	       prefetcher.rounds < 4 * TIMES; rounds++)
 		ASSERT_TRUE(way_works(self, rounds % WAYS, 2 * rounds, false));
 	end(&mover);
 	end(&prefetcher);
@@ -220,14 +219,14 @@ static void prefetch_brief(struct beside *b)
 static void race_prefetch(struct __test_metadata *_metadata, FIXTURE_DATA(moving) *self,
 			  struct memory *m, int access)
 {
-	double until = now() + RACE_SECONDS;
 	struct beside mover, prefetcher;
 	long rounds = 0;
 
 	brief = (struct short_lived){ .iova = m->iova };
 	begin(&mover, self, move_one);
 	begin(&prefetcher, self, prefetch_brief);
-	for (; now() < until || rounds < 20 || brief.done < 5 || brief.missed < 5; rounds++) {
+	for (; rounds < 20 * TIMES || brief.done < 5 * TIMES || brief.missed < 5 * TIMES;
+	     rounds++) {
 		struct ibv_mr *mr = memory_reg(m, self->p.e.pd, access);
 		struct piece all = { m, mr, 0, SIZE };
 
@@ -267,7 +266,6 @@ TEST_F_TIMEOUT(moving, odp_prefetch_during_dereg_works_or_is_enoent, 60)
 TEST_F_TIMEOUT(moving, prefetch_during_rereg_works_or_is_enoent, 60)
 {
 	struct parts *p = &self->p;
-	double until = now() + RACE_SECONDS;
 	struct beside mover, prefetcher;
 	int second = moves(&p->mem[1]) ? 1 : PARTS - 1;
 	struct ibv_mr *mr = memory_reg(&p->mem[0], p->e.pd, RWA);
@@ -277,7 +275,8 @@ TEST_F_TIMEOUT(moving, prefetch_during_rereg_works_or_is_enoent, 60)
 	brief = (struct short_lived){ .iova = IOVA, .lkey = mr->lkey };
 	begin(&mover, self, move_one);
 	begin(&prefetcher, self, prefetch_brief);
-	for (; now() < until || rounds < 20 || brief.done < 5 || brief.missed < 5; rounds++) {
+	for (; rounds < 20 * TIMES || brief.done < 5 * TIMES || brief.missed < 5 * TIMES;
+	     rounds++) {
 		struct memory *next = &p->mem[rounds % 2 ? 0 : second];
 		struct piece all = { next, mr, 0, SIZE };
 

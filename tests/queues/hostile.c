@@ -10,6 +10,7 @@
  * The last case writes random words into all queues, with and without sense, from a
  * second thread while they are in use.  There the kernel's checkers are the judge.
  */
+#include "lib/depth.h"
 #include "queues/ends.h"
 #include "queues/mapped.h"
 #include "lib/clock.h"
@@ -20,8 +21,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* Of the last case; MRFD_SECONDS of the environment, up to 240, sets another number. */
-#define SECONDS 30
+/* Of the last case; MRFD_ROUNDS of the environment sets another number. */
+#define ROUNDS depth(200, 3000)
 
 FIXTURE(queue)
 {
@@ -307,7 +308,7 @@ TEST_F_TIMEOUT(queue, random_writes_to_queues_break_no_other_qp, 300)
 	struct scribbler s = { .queue = { self->send, self->recv } };
 	uint64_t seed = random_seed(), random = random_begin(seed, 1);
 	struct pair other = {};
-	const char *longer = getenv("MRFD_SECONDS");
+	const char *longer = getenv("MRFD_ROUNDS");
 	long rounds = 0, connected = 0;
 	pthread_t thread;
 
@@ -315,7 +316,7 @@ TEST_F_TIMEOUT(queue, random_writes_to_queues_break_no_other_qp, 300)
 	pair_open_in(&other, self->e.pd);
 	s.random = random_begin(seed, 0);
 	ASSERT_EQ(0, pthread_create(&thread, NULL, scribble, &s));
-	for (double end = now() + (longer ? atof(longer) : SECONDS); now() < end; rounds++) {
+	for (; rounds < (longer ? atol(longer) : ROUNDS); rounds++) {
 		for (int i = 0; i < 8; i++)
 			post_anything(self, &random);
 		usleep(random_below(&random, 3000));

@@ -11,8 +11,8 @@
  * What the writer posts goes by the library, which never reads a queue to do so.  The kernel
  * destroys its queues when it exits.
  */
+#include "lib/depth.h"
 #include "queues/ends.h"
-#include "lib/clock.h"
 #include "lib/harness.h"
 #include "lib/pattern.h"
 #include "lib/random.h"
@@ -25,8 +25,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#define SECONDS 15	/* MRFD_SECONDS of the environment sets another number */
-#define LEAST 3		/* writers */
+#define WRITERS depth(3, 12)	/* MRFD_WRITERS of the environment sets another number */
 #define ROUNDS 8	/* of a writer, each with new queues */
 #define RECEIVES 63
 #define DB_CQ 0x20	/* in the page: where a CQ is armed, where a QP is rung */
@@ -273,13 +272,13 @@ static bool works(FIXTURE_DATA(scribble) *self, uint32_t seed)
 
 TEST_F_TIMEOUT(scribble, random_writes_to_queues_break_no_other_process, 120)
 {
-	const char *longer = getenv("MRFD_SECONDS");
-	double end = now() + (longer ? atof(longer) : SECONDS);
+	const char *longer = getenv("MRFD_WRITERS");
+	const int wanted = longer ? atoi(longer) : WRITERS;
 	pid_t writer = start_writer(self, 0);
 	int writers = 1, status;
 	uint32_t rounds;
 
-	for (rounds = 0; now() < end || writers <= LEAST; rounds++) {
+	for (rounds = 0; writers <= wanted; rounds++) {
 		ASSERT_TRUE(works(self, rounds));
 		if (waitpid(writer, &status, WNOHANG) != writer)
 			continue;

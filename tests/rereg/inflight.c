@@ -13,10 +13,9 @@
  *   whose rereg changes the keys refuses an operation with a key of before, and then only.
  *   Here the requester sends it again, with the new key, and all other checks stay.
  *
- * Each case runs for SECONDS, and on a slow machine until the MR has moved more than LEAST
- * times under as many operations.
+ * Each case runs until the MR has moved LEAST times under as many operations.
  */
-#include "lib/clock.h"
+#include "lib/depth.h"
 #include "lib/gpu.h"
 #include "lib/harness.h"
 #include "lib/memory.h"
@@ -28,8 +27,7 @@
 #define PACKETS 32			/* of a message, which covers a buffer */
 #define SIZE (PACKETS * PACKET)
 #define DEPTH 4				/* messages under way */
-#define SECONDS 2
-#define LEAST 20			/* moves of the MR */
+#define LEAST depth(20, 200)		/* moves of the MR */
 #define POISON 0xdeadbeef
 
 FIXTURE(move)
@@ -342,9 +340,9 @@ static void end_turns(struct __test_metadata *_metadata, FIXTURE_DATA(move) *sel
 }
 
 /* Whether a case has to go on. */
-static bool more(FIXTURE_DATA(move) *self, double end, int turns)
+static bool more(FIXTURE_DATA(move) *self, int turns)
 {
-	return now() < end || turns <= LEAST || self->done <= LEAST;
+	return turns < LEAST || self->done < LEAST;
 }
 
 /* Move the MR under a thread that writes or sends, and check at each move. */
@@ -353,14 +351,13 @@ static void turns_under_a_writer(struct __test_metadata *_metadata, FIXTURE_DATA
 {
 	static uint32_t copy[SIZE / 4], newest[PACKETS];
 	uint64_t seen = 0, moved = 0;
-	double end = now() + SECONDS;
 	int turns = 0, here = 0;
 	void *last;
 
 	poison(&self->at[0]);
 	poison(&self->at[1]);
 	ASSERT_EQ(0, pthread_create(&self->thread, NULL, writer, self));
-	for (; (more(self, end, turns) || moved <= LEAST / 2) && !stopped(self); turns++) {
+	for (; (more(self, turns) || moved < LEAST / 2) && !stopped(self); turns++) {
 		struct memory *old = &self->at[here], *new = &self->at[!here];
 
 		ASSERT_TRUE(poisoned(new)) { TH_LOG("written after the MR had left the buffer"); }
@@ -434,13 +431,12 @@ static void mark_buffer(struct memory *at, int which)
 
 TEST_F(move, each_read_packet_comes_whole_from_one_buffer)
 {
-	double end = now() + SECONDS;
 	int turns = 0, here = 0;
 
 	mark_buffer(&self->at[0], 0);
 	mark_buffer(&self->at[1], 1);
 	ASSERT_EQ(0, pthread_create(&self->thread, NULL, read_on, self));
-	for (; more(self, end, turns) && !stopped(self); turns++, here = !here) {
+	for (; more(self, turns) && !stopped(self); turns++, here = !here) {
 		ASSERT_EQ(0, move_to(self, &self->at[!here]));
 		poison(&self->at[here]);
 		usleep(500 + 1000 * (turns % 8));
@@ -476,13 +472,12 @@ static void *add_on(void *arg)
 TEST_F(move, every_atomic_adds_once_to_one_buffer)
 {
 	volatile uint64_t *word[2] = { (uint64_t *)self->at[0].cpu, (uint64_t *)self->at[1].cpu };
-	double end = now() + SECONDS;
 	int turns = 0, here = 0;
 
 	need("atomics");
 	*word[0] = *word[1] = 0;
 	ASSERT_EQ(0, pthread_create(&self->thread, NULL, add_on, self));
-	for (; more(self, end, turns) && !stopped(self); turns++, here = !here) {
+	for (; more(self, turns) && !stopped(self); turns++, here = !here) {
 		uint64_t left;
 
 		ASSERT_EQ(0, move_to(self, &self->at[!here]));
