@@ -189,10 +189,11 @@ class Fuzz(Program):
 
     def words(self):
         seed = [f"-seed={os.environ['MRFD_SEED']}"] if "MRFD_SEED" in os.environ else []
-        return [os.path.join(SCRIPTS, "enter"), f"{product('connectx', '--test')}/{self.file}",
+        built = product("connectx", "--test")
+        return [os.path.join(SCRIPTS, "enter"), f"{built}/{self.file}",
                 f"-seconds={self.SECONDS[self.depth]}", *seed,
                 f"-artifact={inside(os.path.join(BUILD, self.file))}.crash",
-                inside(os.path.join(MODEL, "fuzz/corpus", self.file))]
+                f"{built}/corpus/{self.file}"]
 
 
 class Demo(Program):

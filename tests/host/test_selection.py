@@ -183,12 +183,12 @@ class CommandLines(unittest.TestCase):
         words, guest = self.words("model/table: wrong_number_finds_nothing")
         self.assertEqual((words[1:], guest),
                          (["env", "CMOCKA_MESSAGE_OUTPUT=tap", "/product/test_table"], None))
-        corpus = "/mrfd/devices/connectx/fuzz/corpus/fuzz_wqe"
         with mock.patch.dict(os.environ, {"MRFD_SEED": "0x5"}):
             words, guest = self.words("model/fuzz_wqe: corpus")
         self.assertEqual((words[1:], guest),
                          (["/product/fuzz_wqe", "-seconds=12", "-seed=0x5",
-                           "-artifact=/mrfd/build/fuzz_wqe.crash", corpus], None))
+                           "-artifact=/mrfd/build/fuzz_wqe.crash", "/product/corpus/fuzz_wqe"],
+                          None))
         words, guest = self.words("kunit: rxe_mr: test_index")
         self.assertEqual(words, ["/mrfd/kit/guest/kunit", "rxe_mr"])
         self.assertIn("kunit.filter_glob=rxe_mr.test_index", guest["append"].split())
