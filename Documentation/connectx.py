@@ -5,12 +5,13 @@ limits of the ConnectX model, read from its source.
 
 usage: Documentation/connectx.py [MLX5_IFC_H]
 
-The kernel's mlx5_ifc.h names all commands that there are; by default it is that of the
-joined kernel tree.  In connectx.md a table lies between the lines "<!-- NAME: made by
+The kernel's mlx5_ifc.h has the opcode of each command, and says how many there are; by
+default it is that of the joined kernel tree.  In connectx.md a table lies between the lines "<!-- NAME: made by
 Documentation/connectx.py -->" and "<!-- end -->"; the rest of the file is left alone.
 tests/host/test_model_tables.py checks that the tables are what this program makes."""
 
 import glob
+import itertools
 import os
 import re
 import subprocess
@@ -22,11 +23,9 @@ MODEL = os.path.join(HERE, "../devices/connectx")
 HEADER = "include/linux/mlx5/mlx5_ifc.h"
 
 # The subjects of commands, by the first digit of the opcode.
-SUBJECTS = {0x1: "device, sub-functions, migration", 0x2: "mkeys, device memory",
-            0x3: "EQs", 0x4: "CQs", 0x5: "QPs", 0x6: "signatures", 0x7: "SRQs, DC, ports, counters",
-            0x8: "PDs, UARs, registers, multicast, congestion, LAG",
-            0x9: "Ethernet queues, RMPs, flow tables, FPGA", 0xa: "DEVX objects",
-            0xb: "steering, crypto, other functions"}
+SUBJECTS = {0x1: "device", 0x2: "mkeys, device memory", 0x3: "EQs", 0x4: "CQs", 0x5: "QPs",
+            0x7: "SRQs, DC, ports, counters", 0x8: "PDs, UARs, registers, multicast",
+            0x9: "RMPs", 0xa: "DEVX objects"}
 # What a limit is, how its constant is called, and how the constant is to be read.
 LIMITS = (("queue pairs", "HCA_LOG_QPS", "power"), ("completion queues", "HCA_LOG_CQS", "power"),
           ("event queues", "HCA_LOG_EQS", "power"),
@@ -117,13 +116,12 @@ def commands(header):
     known, have = opcodes(header), modelled()
     yield f"{len(have)} of the {len(known)} commands of Linux 6.12's mlx5_ifc.h are modelled."
     yield ""
-    yield "| opcodes | about | modelled | not modelled |"
-    yield "| --- | --- | --- | --- |"
-    for digit, subject in SUBJECTS.items():
-        row = sorted((op, name) for name, op in known.items() if op >> 8 == digit)
-        yes, no = ([f"{name} {op:03x}" for op, name in row if (name in have) == want]
-                   for want in (True, False))
-        yield f"| {digit:x}00 | {subject} | {', '.join(yes) or '-'} | {', '.join(no) or '-'} |"
+    yield "| opcodes | about | commands |"
+    yield "| --- | --- | --- |"
+    ordered = sorted((known[name], name) for name in have)
+    for digit, row in itertools.groupby(ordered, lambda command: command[0] >> 8):
+        shown = ", ".join(f"{name} {opcode:03x}" for opcode, name in row)
+        yield f"| {digit:x}00 | {SUBJECTS[digit]} | {shown} |"
 
 
 # --- Capabilities ---
