@@ -60,12 +60,17 @@ COLOURS = {  # class: light, dark
     "paper": ("#ffffff", "#16181c"), "app": ("#fff3d6", "#4a3d16"), "lib": ("#e3f1e4", "#1f3d24"),
     "core": ("#e2ecfa", "#1d3556"), "rxe": ("#f1e6f8", "#402a4d"), "exp": ("#fbe4e0", "#502a24"),
     "text": ("#1c1e21", "#e6e6e6"), "file": ("#5b6068", "#a7adb6"), "tip": ("#8a9099", "#7d838c")}
+TIP = ('<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+       'markerHeight="7" orient="auto"><path class="tip" d="M0 0 L8 4 L0 8 z"/></marker></defs>')
 
 
-def style():
+def style(more=()):
+    """The style of a drawing; more is what COLOURS does not have, for architecture.py."""
+    every = {**COLOURS, **dict(more)}
+
     def fills(which):
         return "\n".join(f"{'text' if name == 'text' else '.' + name} {{ fill: {colours[which]} }}"
-                         for name, colours in COLOURS.items())
+                         for name, colours in every.items())
     return f"""
 text {{ font: 13px system-ui, sans-serif }}
 .head {{ font-size: 16px; font-weight: 600 }}
@@ -115,8 +120,7 @@ def drawing():
         "provider, uverbs, ib_core, the exporter and rxe; a packet passes rxe and reaches the "
         "memory that the registration mapped</title>",
         f"<style>{style()}</style>",
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
-        'markerHeight="7" orient="auto"><path class="tip" d="M0 0 L8 4 L0 8 z"/></marker></defs>',
+        TIP,
         f'<rect class="paper" width="{WIDTH}" height="{height}"/>']
     x = LEFT[0]
     for who, words in WHO:
