@@ -45,11 +45,11 @@ class Fabric:
                  "--socket", self.socket, *self.options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         try:
-            end = time.monotonic() + 30
+            end = time.monotonic() + machine.patience(30)
             while not os.path.exists(path):
                 self.check()
                 if time.monotonic() > end:
-                    raise BootError("the fabric does not listen after 30 s")
+                    raise BootError("the fabric does not listen")
                 time.sleep(0.01)
         except BaseException:
             self._kill()

@@ -80,6 +80,12 @@ KERNEL_LINE = ("console=ttyS0 loglevel=8 oops=panic panic=-1 printk.devkmsg=on "
 EXIT = re.compile(rb"(?:(exit|signal) (\d+) (\d+)|error (.*))\n")
 
 
+def patience(seconds):
+    """A bound of so many seconds, and of more on a busy host: it ends what hangs, and must not
+    judge the speed of a machine."""
+    return seconds * max(1, os.getloadavg()[0] / os.cpu_count())
+
+
 class BootError(Exception):
     """The guest could not be started; the text says why."""
 
@@ -378,7 +384,7 @@ class Guest:
         """Wait for output that matches (bytes; ^ and $ match at lines); the match.
         BootError if the guest ends or the time passes first."""
         wanted = re.compile(pattern, re.MULTILINE)
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + patience(timeout)
         with self._news:
             while True:
                 match = wanted.search(bytes(self._output))
@@ -555,7 +561,7 @@ class Guest:
                     self._process.kill()
                 else:
                     self._sysrq(key)
-                deadline = time.monotonic() + 5  # for its answer
+                deadline = time.monotonic() + patience(5)  # for its answer
             for key, _ in selector.select(1):
                 try:
                     data = key.fileobj.recv(1 << 16)
@@ -573,7 +579,7 @@ class Guest:
             if not answered and self._has_all():
                 with contextlib.suppress(OSError):  # it is gone already
                     self._ends["status"].sendall(b"\n")
-                answered, deadline = True, time.monotonic() + 15  # to power off
+                answered, deadline = True, time.monotonic() + patience(15)  # to power off
         self._process.wait()
         self._timed_out = timed_out
         log.close()

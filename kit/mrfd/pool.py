@@ -36,6 +36,7 @@ RUN = f"{machine.GUEST}/run"
 LIMIT = 1800            # seconds that a program may take
 BOOT_LIMIT = 300        # seconds until a guest can run a program; KUnit runs in this time
 END_LIMIT = 240         # seconds for the leak scans, and to power off
+LOG_LIMIT = 10          # seconds until the kernel's log has what the guest wrote to it
 LANES = min(2, os.cpu_count())  # on the debug kernel
 
 
@@ -131,7 +132,7 @@ class Guests:
 
     def _wait(self, limit):
         """Wait for the exit status of the program; None if the guest has ended instead."""
-        deadline = time.monotonic() + limit
+        deadline = time.monotonic() + machine.patience(limit)
         while True:
             gone = self.guest.wait(0)
             try:
@@ -146,7 +147,7 @@ class Guests:
     def _complain(self, guest, hear):
         """Call hear() with what the kernel has complained about since the last call."""
         ready = re.compile(rf"guest-run: {self.count}\r?\n")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + machine.patience(LOG_LIMIT)
         while True:
             text = guest.console
             match = ready.search(text, self.looked)

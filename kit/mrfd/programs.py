@@ -122,7 +122,8 @@ class Program:
         if options is None:
             self._run_here(reader)
         else:
-            words = ["env", f"MRFD_DEPTH={self.depth}", *self.words()]
+            words = ["env", f"MRFD_DEPTH={self.depth}",
+                     f"MRFD_PATIENCE={machine.patience(3):.1f}", *self.words()]
             guests.run(self.title, words, options, reader)
         return reader.cases
 

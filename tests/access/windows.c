@@ -8,6 +8,7 @@
  * into the error state.  A QP that a window belongs to cannot be destroyed.
  */
 #include "lib/clock.h"
+#include "lib/depth.h"
 #include "lib/harness.h"
 #include "lib/memory.h"
 #include "lib/pair.h"
@@ -264,7 +265,7 @@ TEST_F(mw, destroying_a_qp_with_a_window_is_ebusy)
 			EXPECT_EQ(IBV_WC_SUCCESS, invalidate(self, 1, mw->rkey));
 		}
 		new_pair(self);
-		EXPECT_GT(20, now() - began);
+		EXPECT_GT(10 * patience(), now() - began);
 	}
 }
 
@@ -289,7 +290,7 @@ TEST_F(mw, exit_with_a_bound_window_does_not_hang)
 	}
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	EXPECT_EQ(0, status);
-	EXPECT_GT(20, now() - began);
+	EXPECT_GT(10 * patience(), now() - began);
 }
 
 /*
@@ -446,7 +447,6 @@ static void *dereg_at_once(void *arg)
 TEST_F_TIMEOUT(mw, bind_and_dereg_never_both_succeed, 120)
 {
 	int first[2] = {}, rounds;
-	double end = now() + 5;
 	struct race race = {};
 	struct ibv_mw *mw;
 	pthread_t thread;
@@ -455,7 +455,7 @@ TEST_F_TIMEOUT(mw, bind_and_dereg_never_both_succeed, 120)
 	mw = window_alloc(self->pd[0], IBV_MW_TYPE_1);
 	pthread_barrier_init(&race.start, NULL, 2);
 	ASSERT_EQ(0, pthread_create(&thread, NULL, dereg_at_once, &race));
-	for (rounds = 0; now() < end; rounds++) {
+	for (rounds = 0; rounds < depth(100, 1000) || !first[0] || !first[1]; rounds++) {
 		enum ibv_wc_status status;
 
 		race.mr = memory_reg(&self->at, self->pd[0], ALL_ACCESS);
@@ -464,7 +464,7 @@ TEST_F_TIMEOUT(mw, bind_and_dereg_never_both_succeed, 120)
 			;
 		status = bind(self, mw, race.mr->lkey, self->iova, PAGE, WINDOW_ACCESS);
 		pthread_barrier_wait(&race.start);
-		EXPECT_GT(5, race.longest);
+		EXPECT_GT(5 * patience(), race.longest);
 		EXPECT_NE(status == IBV_WC_SUCCESS, race.refused == 0) {
 			TH_LOG("bind: %s, dereg: errno %d", ibv_wc_status_str(status), race.refused);
 		}
@@ -483,7 +483,6 @@ TEST_F_TIMEOUT(mw, bind_and_dereg_never_both_succeed, 120)
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));
 	TH_LOG("%d rounds, the bind was first in %d, the longest dereg took %.3f s", rounds,
 	       first[1], race.longest);
-	EXPECT_LT(20, rounds);
 }
 
 TEST_HARNESS_MAIN

@@ -34,7 +34,7 @@
 enum { OWNER, PEER };
 
 #define A_FEW 5
-#define PATIENCE 120	/* seconds */
+#define LIMIT 40	/* seconds, of an idle machine */
 
 /* What the owner's process and its parent share. */
 struct board {
@@ -55,7 +55,7 @@ static void __attribute__((noreturn)) be_owner(struct board *board, int tcp)
 	if (board->exits)
 		_exit(0);
 	/* Requests may have been flushed before the event came, and it may come before the end. */
-	for (double late = now() + PATIENCE; !(e.fatal && board->left) && now() < late;)
+	for (double late = deadline(LIMIT); !(e.fatal && board->left) && now() < late;)
 		end_turn(&e);
 	errno = 0;
 	if (!e.fatal)
@@ -78,7 +78,7 @@ static bool flows(const struct board *board)
 
 static pid_t start_owner(struct board *board, int tcp)
 {
-	double end = now() + PATIENCE;
+	double end = deadline(LIMIT);
 	pid_t pid = fork();
 
 	if (!pid) {

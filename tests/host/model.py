@@ -7,6 +7,7 @@ import unittest
 
 from mrfd import environment
 from mrfd import machine
+from mrfd.machine import patience  # noqa: E402
 from mrfd.paths import SCRIPTS, TOP, inside
 from mrfd.processes import below
 
@@ -40,7 +41,8 @@ class GuestsWithModel(unittest.TestCase):
         return [BOOT, "--connectx", *self.env, *words]
 
     def boot(self, *words, timeout=300):
-        return subprocess.run(self.words(*words), cwd=TOP, capture_output=True, timeout=timeout,
+        return subprocess.run(self.words(*words), cwd=TOP, capture_output=True,
+                              timeout=patience(timeout),
                               text=True, check=False)
 
     def start(self, *words):

@@ -22,6 +22,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 from mrfd import machine  # noqa: E402
 from mrfd.devices import RXE  # noqa: E402
 from mrfd import console  # noqa: E402
+from mrfd.machine import patience  # noqa: E402
 
 # A test that is started in the background may have SIGINT ignored, and so would
 # the programs that it interrupts.
@@ -37,7 +38,8 @@ def setUpModule():
 
 
 def boot(*words, cwd=TOP, **options):
-    return subprocess.run([BOOT, *words], capture_output=True, timeout=120, cwd=cwd, **options)
+    return subprocess.run([BOOT, *words], capture_output=True, timeout=patience(120), cwd=cwd,
+                          **options)
 
 
 def start_boot(*words):
@@ -228,19 +230,19 @@ class Network(unittest.TestCase):
         # A directory stands for the device: it has an InfiniBand port without a LID.
         done = boot("sh", "-c", f"""
             export MRFD_GUEST=0 MRFD_VERBS_DEVICE=ib0
-            {machine.GUEST}/ready && exit 9
+            {machine.GUEST}/ready 1 && exit 9
             mount -t tmpfs none /sys/class/infiniband
             mkdir -p /sys/class/infiniband/ib0/ports/1 && cd /sys/class/infiniband/ib0/ports/1
             echo InfiniBand >link_layer; echo '4: ACTIVE' >state; echo 0x0 >lid
-            {machine.GUEST}/ready && exit 9
+            {machine.GUEST}/ready 1 && exit 9
             echo 0x1 >lid
-            MRFD_NETDEV=lo {machine.GUEST}/ready && exit 9
+            MRFD_NETDEV=lo {machine.GUEST}/ready 1 && exit 9
             {machine.GUEST}/ready""")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.decode().splitlines(), [
-            "guest-net: ib0 is not ready after 5 s: state none, GIDs none",
-            "guest-net: ib0 is not ready after 5 s: state 4: ACTIVE, LID 0x0",
-            "guest-net: ib0 is not ready after 5 s: state 4: ACTIVE, LID 0x1, IPoIB unknown"])
+            "guest-net: ib0 is not ready after 1 s: state none, GIDs none",
+            "guest-net: ib0 is not ready after 1 s: state 4: ACTIVE, LID 0x0",
+            "guest-net: ib0 is not ready after 1 s: state 4: ACTIVE, LID 0x1, IPoIB unknown"])
 
 
 class Trouble(unittest.TestCase):
@@ -275,7 +277,7 @@ class Trouble(unittest.TestCase):
             with self.subTest(kind=kind):
                 began = time.monotonic()
                 done = boot("sh", "-c", f"({self.PROVOKE.format(kind)}) & sleep 1000")
-                self.assertLess(time.monotonic() - began, 60)
+                self.assertLess(time.monotonic() - began, patience(60))
                 self.assertEqual(done.returncode, 125)
                 self.assertRegex(done.stderr.decode(), rf"(?s)the kernel complained: {head}\n.*"
                                  rf"lkdtm_{kind}\+0x.*end trace.*"
@@ -285,7 +287,7 @@ class Trouble(unittest.TestCase):
         began = time.monotonic()
         done = boot("--timeout", "8", "sleep", "1000")
         self.assertEqual(done.returncode, 124)
-        self.assertLess(time.monotonic() - began, 40)
+        self.assertLess(time.monotonic() - began, patience(40))
         self.assertIn(b"still running after 8 s", done.stderr)
         # The backtraces are longer than the tail that is shown.
         log = re.search(rb"the end of (\S+/console.log)", done.stderr)[1]
@@ -376,7 +378,7 @@ class SeveralGuests(unittest.TestCase):
         began = time.monotonic()
         done = boot("sleep", "1000", ":::", "sh", "-c", "exit 9")
         self.assertEqual(done.returncode, 9)
-        self.assertLess(time.monotonic() - began, 40)
+        self.assertLess(time.monotonic() - began, patience(40))
         self.assertIn(b"guest0: stopped", done.stderr)
 
 

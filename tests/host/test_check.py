@@ -17,6 +17,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import results  # noqa: E402
+from mrfd.machine import patience  # noqa: E402
 
 TESTS = textwrap.dedent("""
     # runs: quick
@@ -73,7 +74,7 @@ class Check(unittest.TestCase):
     def check(self, *words, **more):
         """(exit status, lines of its output, its messages)"""
         with self.start(*words, **more) as process:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=patience(120))
         self.assertNotIn("Traceback", err)
         return process.returncode, out.splitlines(), err
 
@@ -182,7 +183,7 @@ class Ends(Check):
                 for _ in range(2):  # as timeout(1) and users do
                     process.send_signal(number)
                     time.sleep(0.02)
-                err = process.communicate(timeout=60)[1]
+                err = process.communicate(timeout=patience(60))[1]
             self.assertEqual(process.returncode, 130)
             self.assertNotIn("Traceback", err)
             self.assertIn("check: 1 passed, 1 failed, 1 skipped before it ended", err)

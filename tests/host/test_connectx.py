@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import machine  # noqa: E402
 from mrfd.devices import CONNECTX  # noqa: E402
+from mrfd.machine import patience  # noqa: E402
 from mrfd.paths import BUILD, SCRIPTS, inside  # noqa: E402
 from tests.host.model import BOOT, GuestsWithModel, confined  # noqa: E402
 
@@ -99,7 +100,7 @@ class WithConnectx(unittest.TestCase):
             [os.path.join(TOP, "kit/with-connectx"), str(self.log.fileno()), self.socket,
              sys.executable, "-c", code, model, "--",
              sys.executable, "-c", QEMU, self.socket, qemu],
-            pass_fds=[self.log.fileno()], timeout=60, check=False)
+            pass_fds=[self.log.fileno()], timeout=patience(60), check=False)
         self.log.seek(0)
         return done.returncode, self.log.read().decode()
 
@@ -128,7 +129,7 @@ class WithConnectx(unittest.TestCase):
             status, log = self.run_both(end, "client.send(b'x'), time.sleep(100)")
             self.assertEqual((status, log.split("with-connectx: ")[1]),
                              (machine.MODEL_FAILED, said + "\n"))
-            self.assertLess(time.monotonic() - began, 20)
+            self.assertLess(time.monotonic() - began, patience(20))
             os.unlink(self.socket)
             self.log.seek(0)
             self.log.truncate()
@@ -226,7 +227,7 @@ class InGuests(GuestsWithModel):
                                  stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(model.wait)
         self.addCleanup(model.kill)
-        end = time.monotonic() + 30
+        end = time.monotonic() + patience(30)
         while not os.path.exists(path):
             self.assertLess(time.monotonic(), end, "the model does not listen")
             time.sleep(0.05)
@@ -242,7 +243,7 @@ class InGuests(GuestsWithModel):
             capture = inside(os.path.join(directory, "capture"))
             model, boot = self.by_hand("--pcap", capture, "--trace", "--log", inside(log))
             done = subprocess.run([*boot, *machine.network_setup(0, 1, CONNECTX), "sh", "-c", TALK],
-                                  capture_output=True, timeout=300, text=True, check=False)
+                                  capture_output=True, timeout=patience(300), text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertEqual(model.wait(60), 0)
             self.check_capture(capture)
@@ -257,7 +258,7 @@ class InGuests(GuestsWithModel):
     def test_dying_model_is_a_failure(self):
         process, model = self.running("sh", "-c", "echo here; sleep 1000")
         os.kill(model, signal.SIGKILL)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=patience(60))[1]
         self.assertEqual(process.returncode, machine.BROKEN)
         self.assertIn("the ConnectX model failed: it died of SIGKILL while the guest ran", said)
 
@@ -265,7 +266,7 @@ class InGuests(GuestsWithModel):
         process, model = self.running("sh", "-c", "echo here; sleep 1000")
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        end = time.monotonic() + 20
+        end = time.monotonic() + patience(20)
         while os.path.exists(f"/proc/{model}"):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.1)

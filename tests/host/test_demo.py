@@ -26,6 +26,7 @@ sys.dont_write_bytecode = True
 
 from mrfd import machine  # noqa: E402
 from mrfd.film import Film  # noqa: E402
+from mrfd.machine import patience  # noqa: E402
 from mrfd.paths import inside  # noqa: E402
 
 # A test that is started in the background may have SIGINT ignored, and so would
@@ -58,7 +59,8 @@ def enter(*words):
 
 
 def demo(*words):
-    return subprocess.run([DEMO, *words], cwd=TOP, capture_output=True, text=True, timeout=180)
+    return subprocess.run([DEMO, *words], cwd=TOP, capture_output=True, text=True,
+                          timeout=patience(180))
 
 
 def load():

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """What a reader meets first is true: each link of the documents leads somewhere, each
 command and file that they name exists, the index names every document, each licence
 that a file names has its text, and the drawing of ARCHITECTURE.md is what its program

@@ -22,6 +22,7 @@ from mrfd import fabric  # noqa: E402
 from mrfd import machine  # noqa: E402
 from mrfd import programs  # noqa: E402
 from mrfd.devices import CONNECTX  # noqa: E402
+from mrfd.machine import patience  # noqa: E402
 from mrfd.paths import BUILD, inside  # noqa: E402
 from tests.host.model import GuestsWithModel  # noqa: E402
 
@@ -70,7 +71,7 @@ class End(unittest.TestCase):
             with self.assertRaisesRegex(machine.BootError, "does not end"):
                 with self.fabric('trap "" TERM') as running:
                     pid = running.pid()
-        end = time.monotonic() + 20
+        end = time.monotonic() + patience(20)
         while os.path.exists(f"/proc/{pid}"):  # the kernel kills it, soon
             self.assertLess(time.monotonic(), end)
             time.sleep(0.05)
@@ -116,7 +117,7 @@ class Fabric(GuestsWithModel):
             with fabric.Fabric() as running:
                 guests = [machine.Guest(
                     ["tests/host/fabric-dies"], links=links, mac=number, fabric=running.socket,
-                    **programs.guest_options("base", CONNECTX, timeout=400, env=our_env,
+                    **programs.guest_options("base", CONNECTX, timeout=patience(400), env=our_env,
                                              setup=machine.network_setup(number, 2, CONNECTX)))
                           for number, links in enumerate(machine.network(2))]
                 for guest in guests:

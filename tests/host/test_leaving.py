@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import beside  # noqa: E402
 from mrfd import machine  # noqa: E402
+from mrfd.machine import patience  # noqa: E402
 from tests.host.model import GuestsWithModel  # noqa: E402
 
 LEAVES = "tests/leaving/leaves-in-use"
@@ -24,14 +25,14 @@ class Leaving(GuestsWithModel):
     def test_connectx_can_be_pulled_out_in_use(self):
         process, model = self.running(LEAVES, "pulled")
         os.kill(model, signal.SIGUSR1)
-        said = process.communicate(timeout=300)
+        said = process.communicate(timeout=patience(300))
         self.assertEqual(process.returncode, 0, said)
 
     def test_model_killed_in_use_is_a_failure(self):
         """QEMU's client ends QEMU (10.1: by an assertion), so the guest cannot be looked at."""
         process, model = self.running(LEAVES, "pulled")
         os.kill(model, signal.SIGKILL)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=patience(60))[1]
         self.assertEqual(process.returncode, machine.BROKEN)
         self.assertIn("the ConnectX model failed: it died of SIGKILL while the guest ran", said)
 

@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 from mrfd import machine  # noqa: E402
 from mrfd import programs  # noqa: E402
 from mrfd.devices import CONNECTX  # noqa: E402
+from mrfd.machine import patience  # noqa: E402
 from mrfd.processes import below  # noqa: E402
 from tests.host.model import GuestsWithModel  # noqa: E402
 
@@ -52,7 +53,7 @@ class Lives(GuestsWithModel):
         models = [pid for pid, name in below(process.pid).items() if name == "connectx"]
         self.assertEqual(len(models), 2)
         os.kill(min(models, key=guid), number)
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=patience(300))
         return process.returncode, said + out, err
 
     def test_process_or_device_may_vanish_under_traffic(self):

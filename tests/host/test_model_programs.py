@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import machine  # noqa: E402
 from mrfd.fabric import Fabric  # noqa: E402
+from mrfd.machine import patience  # noqa: E402
 from mrfd.paths import INSIDE, SCRIPTS  # noqa: E402
 from tests.host.model import confined  # noqa: E402
 
@@ -32,7 +33,7 @@ def setUpModule():
 
 def enter(*words):
     return subprocess.run([os.path.join(SCRIPTS, "enter"), *words], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=120, check=False)
+                          capture_output=True, text=True, timeout=patience(120), check=False)
 
 
 def program(name, *words):
@@ -111,7 +112,7 @@ class Usage(unittest.TestCase):
 class Sandbox(unittest.TestCase):
     def test_fabric_runs_in_its_sandbox(self):
         with Fabric() as fabric:
-            end = time.monotonic() + 30
+            end = time.monotonic() + patience(30)
             found = confined(fabric.pid())
             while found < ("2", "1", 1) and time.monotonic() < end:
                 time.sleep(0.05)  # it listens a moment before

@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 from mrfd import machine  # noqa: E402
 from mrfd import programs  # noqa: E402
 from mrfd.devices import CONNECTX  # noqa: E402
+from mrfd.machine import patience  # noqa: E402
 from tests.host.model import GuestsWithModel  # noqa: E402
 
 KERNEL = os.environ.get("MRFD_KERNEL", "base")

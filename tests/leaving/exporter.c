@@ -186,7 +186,7 @@ static bool skip[MAX_LANES];
 /* Wait until the lanes of the GPU are over at both ends, and check how they ended. */
 static bool gpu_lanes_end(struct two *t)
 {
-	double end = now() + 60;
+	double end = deadline(20);
 	bool well = true;
 
 	for (unsigned int i = 0; i < nr_kinds; i++) {

@@ -90,7 +90,7 @@ static void fill_vram(struct reuse *r, const struct memory *gpu)
 /* Take what the owner has left as soon as it is free, while its teardown goes on. */
 static void take_what_is_left(struct reuse *r, const struct memory *gpu)
 {
-	double end = now() + 20;
+	double end = deadline(20);
 
 	errno = 0;
 	while (r->owner_has_vram && vram_free(gpu) < LANE_SIZE)

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define A_FEW 5
-#define PATIENCE 120	/* seconds */
+#define LIMIT 40	/* seconds, of an idle machine */
 
 static void __attribute__((noreturn)) be_owner(struct board *board, int peer, int sock,
 					       owner_fn owner)
@@ -72,7 +72,7 @@ void two_run(struct two *t)
 static void wait_for_traffic(struct two *t)
 {
 	struct tally (*tally)[MAX_LANES] = t->board->tally;
-	double end = now() + PATIENCE;
+	double end = deadline(LIMIT);
 
 	while (!traffic_flows(tally[OWNER], tally[PEER], nr_kinds, A_FEW)) {
 		errno = 0;
@@ -83,7 +83,7 @@ static void wait_for_traffic(struct two *t)
 		}
 		two_run(t);
 		if (now() > end)
-			fail_case("no traffic within %d s", PATIENCE);
+			fail_case("no traffic within %.0f s", LIMIT * patience());
 		usleep(1000);
 	}
 }
@@ -127,7 +127,7 @@ void two_order(struct two *t, int order)
 
 void two_wait_for(struct two *t, int done)
 {
-	double end = now() + PATIENCE;
+	double end = deadline(LIMIT);
 
 	errno = 0;
 	while (t->board->done < done) {
@@ -160,7 +160,7 @@ static bool goes_on(struct two *t, const unsigned long before[], const bool skip
 
 void two_go_on(struct two *t, const bool skip[])
 {
-	double end = now() + PATIENCE;
+	double end = deadline(LIMIT);
 	unsigned long before[MAX_LANES];
 
 	errno = 0;
@@ -175,7 +175,7 @@ void two_go_on(struct two *t, const bool skip[])
 
 int two_reap(struct two *t, int who, int *sig)
 {
-	double end = now() + PATIENCE;
+	double end = deadline(LIMIT);
 	int status;
 
 	errno = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "lib/clock.h"
+#include <stdlib.h>
 #include <time.h>
 
 double now(void)
@@ -13,4 +14,17 @@ double now(void)
 long ms_since(double began)
 {
 	return (now() - began) * 1000;
+}
+
+double patience(void)
+{
+	const char *given = getenv("MRFD_PATIENCE");
+	double times = given ? atof(given) : 3;
+
+	return times < 1 ? 1 : times;
+}
+
+double deadline(double seconds)
+{
+	return now() + patience() * seconds;
 }

@@ -6,4 +6,14 @@
 double now(void);
 long ms_since(double began);
 
+/*
+ * A bound ends what hangs; it must not judge the speed of a machine.  A case names the
+ * seconds that an idle one of two cores may need, and gets patience() times as many: what
+ * MRFD_PATIENCE says, which grows with the load of the host (kit/mrfd/machine.py), or 3.
+ */
+double patience(void);
+
+/* The time at which what takes so many SECONDS counts as hung. */
+double deadline(double seconds);
+
 #endif

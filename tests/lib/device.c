@@ -158,7 +158,7 @@ struct ibv_context *device_open_if_ready(void)
 
 bool device_gets_ready(void)
 {
-	double end = now() + 10;
+	double end = deadline(10);
 
 	do {
 		struct ibv_context *ctx = device_open_if_ready();

@@ -36,7 +36,7 @@ static bool shell(const char *path, const char *command)
 bool device_leaves(struct gone *g, enum way way)
 {
 	char link[256];
-	double end = now() + 60;
+	double end = deadline(20);
 
 	snprintf(link, sizeof(link), "/sys/class/infiniband/%s/device", device_name());
 	g->way = way;
@@ -49,7 +49,7 @@ bool device_leaves(struct gone *g, enum way way)
 
 bool device_comes_back(struct gone *g)
 {
-	double end = now() + 60;
+	double end = deadline(20);
 	bool well = shell(g->path, ways[g->way].come_back);
 
 	while (!device_exists() && now() < end)

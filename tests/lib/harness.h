@@ -12,19 +12,15 @@
 #define LIB_HARNESS_H
 
 #include "lib/case.h"
+#include "lib/clock.h"
 #include <setjmp.h>
 #include <unistd.h>
 
 static inline void __attribute__((noreturn)) harness_jump(jmp_buf env, int value);
 
-/*
- * A limit ends what hangs; it must not judge the speed of a machine.  The seconds that a
- * case names are those of the debug kernel on an idle machine of two cores.
- */
-#define HARNESS_PATIENCE 3
-
+/* The seconds that a case names are those of the debug kernel; see clock.h. */
 #define longjmp harness_jump
-#define alarm(seconds) alarm(HARNESS_PATIENCE * (seconds))
+#define alarm(seconds) alarm(patience() * (seconds))
 #include "kselftest_harness.h"
 #undef alarm
 #undef longjmp

@@ -47,7 +47,7 @@ static void find(struct other *o)
 
 static bool gets_ready(const char *name)
 {
-	double end = now() + 10;
+	double end = deadline(10);
 
 	do {
 		struct ibv_context *ctx = device_open_named(name);

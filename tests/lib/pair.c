@@ -138,7 +138,7 @@ void pair_close(struct pair *p)
 enum ibv_wc_status wait_wc(struct pair *p, struct ibv_wc *wc)
 {
 	struct ibv_wc unused;
-	double end = now() + 60;
+	double end = deadline(20);
 	int n;
 
 	wc = wc ? wc : &unused;

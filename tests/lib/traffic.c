@@ -14,7 +14,7 @@ enum { SOURCE = 0, BACK = SLOTS, SEEN = 2 * SLOTS, MESSAGE = 3 * SLOTS, OLD = 4 
 
 #define OPERATIONS 5	/* for each slot in a batch */
 #define KEPT_NUMBER 0x6b657074
-#define PATIENCE 60	/* seconds for a completion */
+#define LIMIT 20	/* seconds for a completion */
 
 static uint64_t place(const struct lane *l, int record)
 {
@@ -141,7 +141,7 @@ static int post_batch(struct lane *l)
 
 static const char *wait_batch(struct lane *l, int n)
 {
-	double end = now() + PATIENCE;
+	double end = deadline(LIMIT);
 	struct ibv_wc wc;
 
 	while (n) {
@@ -259,7 +259,7 @@ const char *lane_receive(struct lane *l)
 
 const char *lane_check(struct lane *l, const struct lane_total *done, uint64_t round)
 {
-	double end = now() + PATIENCE;
+	double end = deadline(LIMIT);
 	uint64_t sum;
 
 	while (l->received < done->sent) {

@@ -29,9 +29,9 @@
 
 #define WORKERS 3		/* at a time */
 #define SECONDS depth(4, 25)	/* of a case */
-#define PATIENCE 400		/* more, if not enough was done: 180 were too few at a load of 20 */
+#define PATIENCE 130		/* more, if not enough was done: 180 s were too few at a load of 20 */
 #define WARM_UP 4
-#define END_LIMIT 60		/* seconds in which a process has to end */
+#define END_LIMIT 20		/* seconds in which a process has to end */
 #define LEAST 5			/* times that a case must do what it tests */
 #define MAX_SLABS 64
 
@@ -310,7 +310,7 @@ static void ended(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self,
 /* Wait for all children. */
 static void all_end(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *self)
 {
-	double end = now() + END_LIMIT;
+	double end = deadline(END_LIMIT);
 	int status;
 	pid_t pid;
 
@@ -358,11 +358,12 @@ static void keep_alive(struct __test_metadata *_metadata, FIXTURE_DATA(stress) *
 		       double seconds, double life, bool kill_them,
 		       void (*meanwhile)(struct __test_metadata *, FIXTURE_DATA(stress) *))
 {
-	double end = now() + seconds, kill_at[WORKERS] = {}, next = INFINITY;
+	double end = now() + seconds, limit = deadline(seconds + PATIENCE);
+	double kill_at[WORKERS] = {}, next = INFINITY;
 	pid_t pids[WORKERS] = {}, pid;
 	int status;
 
-	while ((now() < end || (!enough(self) && now() < end + PATIENCE)) &&
+	while ((now() < end || (!enough(self) && now() < limit)) &&
 	       !self->board->wrong[0]) {
 		next = now() + 0.05;
 		for (int i = 0; i < WORKERS; i++) {
@@ -415,7 +416,7 @@ static void delete_and_add(struct __test_metadata *_metadata, FIXTURE_DATA(stres
 		self->deletions++;
 		self->deleter = 0;
 		self->when = now() + fraction(self);
-	} else if (self->deleter && now() > self->when + END_LIMIT) {
+	} else if (self->deleter && now() > self->when + END_LIMIT * patience()) {
 		tell_where(self->deleter);
 		ASSERT_EQ(0, self->deleter) { TH_LOG("the device is not deleted in time"); }
 	}
@@ -479,7 +480,7 @@ FIXTURE_TEARDOWN(stress)
 
 TEST_F_TIMEOUT(stress, workers_share_the_device_without_error, 240)
 {
-	double limit = now() + PATIENCE;
+	double limit = deadline(PATIENCE);
 
 	do {
 		for (int i = 0; i < WORKERS; i++)
