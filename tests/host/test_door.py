@@ -35,7 +35,7 @@ TEXTS = {"BSD-2-Clause": "0fb9ca2744f354753fb4593bccda0b191a375c82c8e5a6eb882a0c
          "Linux-OpenIB": "30362fc0eee23c9ffd0ca416d2c521c48456e75555a01c1eefc234b586e2d633",
          "Linux-syscall-note": "5bcef4fedbfc08776630e65d5d0d074dd31208037eddb167ca46a9ec4f737764"}
 
-ANY_CODE = re.compile(r"^(```.*?^```|(?:    .*\n|\n)+)", re.MULTILINE | re.DOTALL)
+ANY_CODE = re.compile(r"^(```.*?^```|(?:    [^\n]+\n)+)", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -70,8 +70,7 @@ def is_there(path):
 
 def code(text):
     """All that is code in a document: spans, fenced and indented blocks."""
-    blocks = [block for block in ANY_CODE.findall(text) if block.strip()]
-    return blocks + SPAN.findall(ANY_CODE.sub("\n", text))
+    return ANY_CODE.findall(text) + SPAN.findall(ANY_CODE.sub("\n", text))
 
 
 def anchors(text):
