@@ -6,7 +6,8 @@ limits of the ConnectX model, read from its source.
 usage: Documentation/connectx.py [MLX5_IFC_H]
 
 The kernel's mlx5_ifc.h has the opcode of each command, and says how many there are; by
-default it is that of the joined kernel tree.  In connectx.md a table lies between the lines "<!-- NAME: made by
+default it is that of the joined kernel tree.  In connectx.md a table lies between the
+lines "<!-- NAME: made by
 Documentation/connectx.py -->" and "<!-- end -->"; the rest of the file is left alone.
 tests/host/test_model_tables.py checks that the tables are what this program makes."""
 
