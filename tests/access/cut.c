@@ -2,11 +2,11 @@
 /* runs: quick debug-full kcsan; devices: rxe */
 /* runs: quick; devices: connectx */
 /*
- * Something is taken away from an MR in the middle of a message of many packets: a
- * right, its PD, its memory, or the MR itself by a dereg.  When that call has returned,
- * no packet touches the memory any more, whatever role the MR has in the message; the rest
- * of the message is refused, and the requester gets an error.  The call does not wait for
- * the message, nor for a peer.
+ * An MR loses a right, its PD or its memory, or ends by a dereg, in the middle of a message of
+ * many packets.  After that call no packet touches the memory, whatever role the MR has in the
+ * message; the requester gets an error.
+ *
+ * The rest of the message is refused.  The call does not wait for the message, nor for a peer.
  *
  * If the message writes to the memory, a case checks that the memory does not change
  * after the return.  If the message reads, the case changes the memory after the return,

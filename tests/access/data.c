@@ -2,10 +2,12 @@
 /* runs: quick debug-full kcsan; devices: rxe */
 /* runs: quick debug-full; devices: connectx pinned */
 /*
- * Data moves between a buffer that is registered by fd and ordinary memory, in every
- * direction, by every operation, for every exporter.  The ranges have odd offsets, cross
- * pages and packets (the path MTU is 1024), and reach up to the last byte.  After each
- * operation a case looks at both ends, and at the bytes around the range.
+ * Data moves between a buffer that is registered by fd and ordinary memory, in every direction,
+ * by every operation, for every exporter.
+ *
+ * The ranges have odd offsets, cross pages and packets (the path MTU is 1024), and reach up to
+ * the last byte.  After each operation a case looks at both ends, and at the bytes around the
+ * range.
  */
 #include "lib/fd_mr.h"
 

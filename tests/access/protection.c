@@ -2,9 +2,11 @@
 /* runs: quick debug-full; devices: rxe */
 /* runs: quick; devices: connectx pinned */
 /*
- * What a peer must not be able to do to a buffer that is registered by fd.  A case with a
- * refused write looks at the whole buffer at the end: nothing was written, not even the
- * part that is inside of the region.
+ * A peer cannot reach what it must not reach of a buffer that is registered by fd, and a refused
+ * operation writes nothing.
+ *
+ * A case with a refused write looks at the whole buffer at the end: nothing was written, not
+ * even the part that is inside of the region.
  */
 #include "lib/fd_mr.h"
 

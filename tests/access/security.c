@@ -2,7 +2,10 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick; devices: connectx */
 /*
- * Who can reach an MR, of memory of the process, a dma-buf or a memfd:
+ * Another process, another PD, a dead key or a missing right permits no operation on an MR, be
+ * it of ordinary memory, a dma-buf or a memfd.
+ *
+ * Who can reach an MR:
  *
  * - another process cannot, neither by its handle nor by its keys, known or guessed;
  * - a queue pair of another PD cannot, by any operation, at either end;

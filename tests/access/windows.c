@@ -2,10 +2,12 @@
 /* runs: quick debug-full kcsan; devices: rxe */
 /* runs: quick debug-full; devices: connectx */
 /*
- * A memory window gives peers that have its rkey access to a part of an MR.  It can be
- * bound only to an MR of its own PD, and invalidated only by the QP that it belongs to.  It
- * ends at its own edges, not at those of the MR.  A refused bind or invalidate puts the QP
- * into the error state.  A QP that a window belongs to cannot be destroyed.
+ * A memory window gives access to its part of an MR and no more.  Only its PD can bind it, and
+ * only its QP can invalidate it.  A bind and a dereg of the MR never both succeed.
+ *
+ * A window can be bound only to an MR of its own PD, and invalidated only by the QP that it
+ * belongs to.  It ends at its own edges, not at those of the MR.  A refused bind or invalidate
+ * puts the QP into the error state.  A QP that a window belongs to cannot be destroyed.
  */
 #include "lib/clock.h"
 #include "lib/depth.h"

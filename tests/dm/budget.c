@@ -2,10 +2,11 @@
 /* runs: quick debug-full kcsan; devices: rxe */
 /* runs: quick debug-full; devices: connectx */
 /*
- * A device has max_dm_size bytes of memory for all processes, which it gives away in whole
- * pages.  No more can be allocated, and what is freed can be allocated again: after a free,
- * after the death of its process in the middle of traffic, after the last mapping has gone.
- * Nothing is lost on the way.
+ * No more device memory is allocated than there is, by processes and threads at once, and what
+ * is freed can be allocated again: after a free, a kill under traffic, the last unmap.
+ *
+ * A device has max_dm_size bytes for all processes, which it gives away in whole pages.  Nothing
+ * is lost on the way.
  */
 #include "lib/child.h"
 #include "lib/counts.h"

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; devices: all */
 /*
- * Each mistake with device memory has its errno: in an allocation, a registration, a copy, a
- * free.  It takes nothing of the device's memory, and changes nothing of the DM that it was
- * made with.
+ * Each mistake with device memory has its errno, takes nothing of that memory, and changes
+ * nothing of what it was made with: in an allocation, a registration, a copy, a free.
  */
 #include "dm/dm_pair.h"
 #include "lib/window.h"

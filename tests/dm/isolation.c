@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; devices: all */
 /*
- * Device memory belongs to the process that has allocated it.  The next owner of the memory
- * finds it zero, whatever was there, however the owner before has ended; and no key, handle or
- * mapping of one process reaches the memory of another one.
+ * The next owner of device memory finds it zero, however the owner before has ended; and no key,
+ * handle or mapping of one process reaches the memory of another one.
  */
 #include "lib/child.h"
 #include "lib/counts.h"

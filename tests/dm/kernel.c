@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; guest: kernel-dm; devices: all */
 /*
- * A ULP has device memory too (include/rdma/ib_dm.h): it counts in it, keeps a
- * ring there, registers parts of it, exports it, and loses it when the device leaves.  The work
- * is done by a module (tests/kernel_dm); a case starts it, and is the process beside it.
+ * A ULP in the kernel counts in device memory, keeps a ring there, registers parts of it,
+ * exports it, and loses it when the device leaves.  It shares the budget with processes, and no
+ * byte.
  *
- * A ULP and a process have one budget, but not a byte in common: what one has had the
- * other finds zero, and what one has the other cannot map.
+ * The work is done by a module (tests/kernel_dm); a case starts it, and is the process beside
+ * it.
+ *
+ * What a ULP or a process had the other finds zero, and what one has the other cannot map.
  */
 #include "lib/counts.h"
 #include "lib/dm.h"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; devices: all */
 /*
- * One piece of device memory has several regions, at any offsets, with different rights.
- * Each reaches its own range and no other byte, at either end of an operation, and each
- * permits what its own rights say.  They end one by one, and cannot be reregistered.
+ * One piece of device memory has several regions, at any offsets, with different rights: each
+ * reaches its own range and no other byte, and permits what its own rights say.
+ *
+ * They end one by one, and cannot be reregistered.
  */
 #include "dm/dm_pair.h"
 

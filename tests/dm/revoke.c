@@ -2,11 +2,12 @@
 /* runs: quick debug-full kcsan; devices: rxe */
 /* runs: quick debug-full; devices: connectx pinned two */
 /*
- * Device memory is freed while importers of its dma-buf use it, by its owner or with its
- * owner.  From the moment that the free returns nobody reaches the memory by them: not under
- * traffic, not by a key that is used again, not by a registration that was under way.  The
- * memory belongs to others at once, who find it zero and keep what they write.  The importers'
- * MRs answer with errors until they are deregistered, and then everything is gone.
+ * Device memory is freed while importers of its dma-buf use it, also by the death of its owner:
+ * after the free nobody reaches it, and its next owner finds it zero and keeps what it writes.
+ *
+ * Nobody reaches it under traffic, by a key that is used again, or by a registration that was
+ * under way.  The importers' MRs answer with errors until they are deregistered, and then
+ * everything is gone.
  */
 #include "dm/exported.h"
 #include "lib/child.h"

@@ -2,8 +2,8 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick; devices: connectx */
 /*
- * Which accessors the kernel uses for a dma-buf: the I/O accessors for I/O memory, and
- * never for system memory.
+ * The kernel uses the I/O accessors for a dma-buf in I/O memory, and never for one in system
+ * memory.
  *
  * Kprobes watch the kernel's memcpy_toio() and memcpy_fromio().  QEMU's VRAM can be
  * reached by a plain memcpy() too, so no other case would notice the wrong one.

@@ -2,9 +2,9 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick debug-full; devices: connectx */
 /*
- * An exporter fails, moves the buffer or takes its memory away, and the device does DMA and
- * follows moves.  If a registration or a rereg fails, the user gets the exporter's errno,
- * importers hold nothing of the buffer, and an MR that was to get it is unchanged.
+ * On a device that does DMA and follows moves, an exporter fails, moves the buffer or takes it
+ * away: the user gets the exporter's errno, importers hold nothing, and an MR that was to get
+ * the buffer is unchanged.
  */
 #include "exporters/test_buffer.h"
 #include "lib/depth.h"

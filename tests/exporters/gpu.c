@@ -2,7 +2,10 @@
 /* runs: quick debug; guest: gpu; devices: rxe */
 /* runs: quick debug-full; guest: gpu; devices: connectx pinned */
 /*
- * A buffer of a GPU, which TTM keeps in VRAM or in system memory (tests/gpu).
+ * A buffer of a GPU is right in VRAM and in system memory, for importers with DMA and with the
+ * CPU, under traffic too: when it moves, is evicted, is swapped out, or finds no room.
+ *
+ * TTM keeps the buffer (tests/gpu).
  *
  * An importer with DMA and peer-to-peer reaches it in either.  mlx5 follows when it moves or is
  * evicted, and holds nothing; without page faults it pins the buffer where it is.  Soft-RoCE

@@ -2,10 +2,12 @@
 /* runs: quick debug; guest: gpu; devices: rxe */
 /* runs: quick debug-full; guest: gpu; devices: connectx pinned */
 /*
- * A GPU leaves its driver while its buffers are registered.  From then on nothing new can be
- * had of a buffer (ENODEV), a mapping of it is SIGBUS, and a device that follows moves, or gives
- * the buffer back, does not reach it any more.  What another importer has pinned stays its own
- * until it lets go.  When all is closed, the driver takes the GPU again.
+ * A GPU leaves its driver while its buffers are registered: nothing new can be had of a buffer
+ * (ENODEV), a mapping of it is SIGBUS, and a device that follows moves, or gives the buffer
+ * back, does not reach it any more.
+ *
+ * What another importer has pinned stays its own until it lets go.  When all is closed, the
+ * driver takes the GPU again.
  */
 #include "exporters/gpu_buffer.h"
 #include <pthread.h>

@@ -3,9 +3,10 @@
 /* runs: quick; devices: connectx */
 /*
  * Bytes arrive where they belong, at every alignment and length, across pages that are not
- * neighbours in memory, in I/O memory and in system memory.  A case tries each copy with the
- * buffer at either end, and looks at the bytes around too.  exporters/accessors shows which
- * accessors the kernel uses for I/O memory.
+ * neighbours in memory, in I/O memory and in system memory.
+ *
+ * A case tries each copy with the buffer at either end, and looks at the bytes around too.
+ * exporters/accessors shows which accessors the kernel uses for I/O memory.
  */
 #include "exporters/test_buffer.h"
 

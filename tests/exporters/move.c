@@ -2,10 +2,12 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick; devices: connectx */
 /*
- * An exporter moves a buffer or takes its memory away.  An importer that uses vmap cannot
- * follow, so it pins the buffer: a move is refused.  Memory that was taken away stays for an
- * importer that cannot give it back; a new registration gets ENODEV.  pinned.c has what
- * happens to an MR.
+ * An exporter moves a buffer whose importer uses vmap, or takes its memory away: the move is
+ * refused, memory that was taken away stays until the import ends, and a new registration gets
+ * ENODEV.
+ *
+ * An importer that uses vmap cannot follow, so it pins the buffer, and cannot give it back.
+ * pinned.c has what happens to an MR.
  *
  * The last cases do all this concurrently, for three seconds each, or longer on a slow
  * machine: until each expected outcome has occurred at least once.

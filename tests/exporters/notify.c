@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: all */
 /*
- * An exporter moves a buffer or takes its memory away, and the device follows: its driver
- * is told (move_notify), makes the keys of the buffer invalid, and the page fault of the
- * next access maps the memory that the buffer has then.  The MR does not hold the buffer.
+ * An exporter moves a buffer or takes its memory away, and the device follows: the driver makes
+ * the keys invalid, and the next page fault maps the memory that the buffer has then.
+ *
+ * The driver is told by move_notify.  The MR does not hold the buffer.
  *
  * No case registers memory for on-demand paging: the driver has to listen for page faults
  * from the first MR of a dma-buf on, whatever else is registered.

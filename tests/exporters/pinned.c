@@ -2,9 +2,10 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick debug-full; devices: connectx pinned */
 /*
- * The device cannot follow a buffer that moves, so an MR pins it, mapped for DMA or for the
- * CPU.  The exporter may still take the memory back.  Then the MR gives no access any more, its key names nothing
- * else until it is deregistered, and nobody else's key suffers.
+ * A device that cannot follow pins the buffer.  When the exporter takes the memory back, the MR
+ * gives no access any more, its key names nothing else until dereg, and no other MR suffers.
+ *
+ * The buffer is mapped for DMA or for the CPU.
  */
 #include "exporters/test_buffer.h"
 #include <pthread.h>

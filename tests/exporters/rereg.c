@@ -2,10 +2,11 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick; devices: connectx */
 /*
- * A rereg moves an MR from a good buffer to one whose exporter fails or is slow.  If the
- * rereg fails, the return value gives the class of the error and errno the reason, importers
- * hold nothing of the new buffer, and the MR is unchanged.  When the exporter works again,
- * the rereg succeeds.
+ * A rereg moves an MR to a buffer whose exporter fails or is slow.  If it fails, the error is
+ * reported, importers hold nothing of the new buffer, and the MR is unchanged; when the exporter
+ * works again, it succeeds.
+ *
+ * The return value gives the class of the error and errno the reason.
  */
 #include "exporters/test_buffer.h"
 #include "lib/depth.h"

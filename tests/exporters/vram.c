@@ -2,9 +2,10 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick; devices: connectx */
 /*
- * A registered buffer in VRAM stays there.  Buffers that are shown after it fill the VRAM,
- * so the driver has to make room; it must not take that of the registered buffer, although
- * that is not on the screen any more.
+ * A registered buffer in VRAM stays there when the display needs the room.
+ *
+ * Buffers that are shown after it fill the VRAM, so the driver has to make room; it must not
+ * take that of the registered buffer, although that is not on the screen any more.
  */
 #include "lib/harness.h"
 #include "lib/memory.h"

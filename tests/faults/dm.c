@@ -2,9 +2,9 @@
 /* runs: debug; devices: rxe */
 /* runs: debug-full; devices: connectx */
 /*
- * Every allocation and every copy fails once: of an allocation of device memory, its free, a
- * registration, an export as a dma-buf, an import of that, a free under an importer, and a
- * context that is closed with all of these in it.
+ * Every allocation and every copy fails once, and nothing is left: in the allocation and free of
+ * device memory, its registration, export and import, a free under an importer, and the close of
+ * a context with all of these.
  *
  * A call that fails leaves nothing behind, not a page of the device's memory either.  A free
  * succeeds despite every fault, unless it cannot copy the arguments that name the DM; then

@@ -2,9 +2,10 @@
 /* runs: debug; guest: kernel-dm; devices: rxe */
 /* runs: debug-full; guest: kernel-dm; devices: connectx */
 /*
- * Every allocation of a ULP with device memory fails once: of its protection domain and
- * queue pairs, of device memory, its regions, its export as a dma-buf, and of an importer of
- * that.  The module does the work in the thread that writes the command (tests/kernel_dm).
+ * Every allocation of a ULP with device memory fails once, and nothing is left: for its PD and
+ * queue pairs, for device memory, its regions, its export, and an importer of that.
+ *
+ * The module does the work in the thread that writes the command (tests/kernel_dm).
  *
  * A call that fails leaves nothing behind, not a page of the device's memory either.  What ends
  * something succeeds despite every fault: the module says EPROTO if it does not.

@@ -2,8 +2,8 @@
 /* runs: debug; devices: rxe */
 /* runs: debug-full; devices: connectx */
 /*
- * Every allocation and every copy fails once: of a registration of each kind, of a dereg,
- * and of a context that is opened, closed, or left with MRs in it at exit.
+ * Every allocation and every copy fails once, and nothing is left: in a registration of each
+ * kind, in a dereg, and when a context is opened, closed, or left with MRs in it at exit.
  *
  * A call that fails leaves nothing behind; a call that succeeds despite the fault has done
  * all its work.  A call that destroys an object succeeds despite every fault, unless it

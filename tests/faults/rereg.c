@@ -2,8 +2,8 @@
 /* runs: debug; devices: rxe */
 /* runs: debug-full; devices: connectx */
 /*
- * Every allocation and every copy of a rereg fails once, whatever it changes, from and to
- * every kind of memory, by each of the three entries.
+ * Every allocation and every copy of a rereg fails once, and the MR is unchanged: whatever the
+ * rereg changes, from and to every kind of memory, by each of the three entries.
  *
  * After a call that fails the MR is unchanged.  After a call that succeeds despite the fault
  * it has the range, PD and memory that the call asked for, and the same keys; on a device

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; guest: steps; devices: all pinned */
 /*
- * Every step of a registration, of a rereg and of a dereg fails once that is not an
- * allocation or a copy: a command that the firmware refuses, a work request of the driver
- * (UMR) that completes with an error, what the exporter of a dma-buf does, and the pinning
- * and mapping of ordinary memory.
+ * Every other step of reg, rereg and dereg fails once: a command that the firmware refuses, a
+ * UMR that fails, each step of the exporter, pinning and mapping.  The errno is right and
+ * nothing is left.
  *
  * A module makes the steps fail (tests/steps) and not the model of the device, because one
  * mechanism then covers the device, the exporter and the memory, for one thread only, and

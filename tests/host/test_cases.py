@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""What a Reader makes of the output of test programs."""
+"""kit/mrfd/cases.py reads the output of every kind of test program right: results, reasons,
+logs, and programs that end early."""
 
 import os
 import sys

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""scripts/check as it is called, in a small project that has host tests only."""
+"""scripts/check as it is called, in a small project that has host tests only: what it prints,
+its exit status, interruption, and patterns."""
 
 import os
 import shutil

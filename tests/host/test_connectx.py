@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""QEMU and its ConnectX model start and end together, and a model that fails is not taken
-for a success: with stubs for both, for which nothing is built, and in guests."""
+"""QEMU and its ConnectX model start and end together, and a model that fails is not taken for
+a success.  Two guests reach each other; a model that is started by hand captures and
+traces; a model at rest is in its sandbox and takes almost no CPU.
+
+This is tried with stubs for both, for which nothing is built, and in guests."""
 
 import collections
 import json

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""What a failure or a skip counts as, by tests/expected-failures and expected-skips."""
+"""What a failure or a skip counts as, by tests/expected-failures and tests/expected-skips."""
 
 import os
 import sys

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""Guests with a ConnectX model each, on one fabric: in two of them the programs of rdma-core,
-perftest and libfabric (tests/host/two-guests), also if packets are lost, come twice, late
-or in another order; three that all talk to each other (tests/host/three-guests); two whose
-fabric dies (tests/host/fabric-dies).  And a fabric that does not end well is not taken for a
-success."""
+"""Guests with a ConnectX model each, on one fabric: pingpongs, perftest, rdma_cm and libfabric
+between two, also if packets are lost, come twice, late or in another order; three that all
+talk to each other; two whose fabric dies under traffic.
+
+The commands are in tests/host/two-guests, three-guests and fabric-dies.  A fabric that does
+not end well is not taken for a success."""
 
 import os
 import re

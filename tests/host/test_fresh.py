@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""Tests of when the kit makes a product again: after a change of anything that goes
-into it, after an interrupted run, and at no other time.
+"""The kit makes a product again after a change of anything that goes into it and after an
+interrupted run, and at no other time.
 
 The programs are the project's own.  What they would run inside the userland is
 replaced by a stub that notes the call and makes an empty result.

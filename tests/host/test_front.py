@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""Tests of what a new user sees first: if the host lacks something, a program says so at
-once, in a line or two, with what to do; and the programs can be called from anywhere.
+"""What a new user sees first: if the host lacks something, a program says so at once, in a
+line or two, with what to do; and the programs can be called from anywhere.
 
 A full or read-only disk is a mount in a separate namespace, an ordinary user is "nobody";
 both need root.

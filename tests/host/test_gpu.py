@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""The GPU of the tests, seen from the host, which has its VRAM as a file: what the ConnectX
-model writes by DMA is in VRAM itself, and not in a copy that only the guest sees.  And in a
-guest where no path leads from the ConnectX to the GPU."""
+"""What the ConnectX model writes into VRAM by DMA is in the file that is the BAR of the tests'
+GPU, and not in a copy that only the guest sees.  Where no path leads from the ConnectX to
+the GPU, a buffer is reached in system memory, or refused."""
 
 import os
 import sys

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
 """Programs share a guest as long as no program fails, and a failure is reported for the
-program that caused it: kit/mrfd/pool.py, and kit/guest/run in the guest."""
+program that caused it.
+
+This is kit/mrfd/pool.py, and kit/guest/run in the guest."""
 
 import os
 import sys

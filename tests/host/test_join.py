@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""Tests of scripts/join, refresh and series, with one series.
+"""scripts/join, refresh and series do what they say, with one series of patches.
 
 Each test has a project of its own in a temporary directory, with two patches, the new
 files that they bring, and a pristine "kernel" of a few files, given by LINUX_SRC.

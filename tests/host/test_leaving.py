@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""The ConnectX goes away while processes use it (tests/leaving/leaves-in-use): it is pulled
-out of its slot, or its model is killed.  And with all the mkeys of the driver's default
-profile it goes and comes back soon.  The rest is in tests/leaving/driver.py."""
+"""The ConnectX goes away while processes wait for its events: it is pulled out of its slot, or
+its model is killed.  With all the mkeys of the driver's default profile it goes and comes
+back soon.
+
+The commands are in tests/leaving/leaves-in-use.  The rest is in tests/leaving/driver.py."""
 
 import os
 import signal

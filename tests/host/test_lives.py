@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""What has MRs goes away while another guest reaches them by RDMA (tests/guests/lives.c): the
-process, its device, the card, and the model itself."""
+"""What has MRs goes away while another guest reaches them by RDMA: the process, its device,
+the card, and the model itself.  The other guest gets errors, all data that arrived is
+right, and nothing is left.
+
+The program of the guests is tests/guests/lives.c."""
 
 import os
 import re

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""connectx and connectx-fabric as programs: --help, the man pages and the options that
-they take agree, a wrong option is refused, and what serves guests is in a sandbox (of
-connectx see test_connectx.py)."""
+"""connectx and connectx-fabric as programs: --help, the man pages and the options that they
+take agree, a wrong option is refused, and the fabric is in a sandbox.
+
+What is about connectx and its sandbox is in test_connectx.py."""
 
 import functools
 import os

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick debug-full
-"""Buffers of a GPU that move, are evicted, have two importers and are revoked, while another
-guest writes, reads, adds and sends to them (tests/guests/moves.c)."""
+"""Buffers of a GPU move, are evicted, have two importers and are revoked, while another guest
+writes, reads, adds and sends to them: no byte is lost, misplaced or stale, and after the
+revoke there are only errors.
+
+The program of the guests is tests/guests/moves.c."""
 
 import os
 import re

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""Tests of a project with several series: join, refresh, series and check-series.
+"""join, refresh, series and check-series do what they say in a project with several series.
 
 01-long and 02-new are independent; 03-short edits the line that 01-long has edited.
 """

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""The bench's tables and verdicts, and the page that shows all results."""
+"""The tables and verdicts of scripts/bench, and the page of scripts/report that shows all
+results."""
 
 import contextlib
 import html.parser

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""What a pattern selects, and what is built for it."""
+"""What a pattern selects (make check T=PATTERN), and what is built for it."""
 
 import dataclasses
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""Tests of what scripts/check-series reads: licences, and what checkpatch says."""
+"""What scripts/check-series reads: licences, and what checkpatch says."""
 
 import os
 import pathlib

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""scripts/shell is a place to work in: it says what is there, programs compile and run,
-man pages open, Debian's own programs use our library.  There is one with a ConnectX too."""
+"""scripts/shell is a place to work in: it says what is there, programs compile and run, man
+pages open, Debian's own programs use our library; also with a ConnectX."""
 
 import os
 import pty

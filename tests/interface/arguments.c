@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
 /* runs: quick debug-full; devices: connectx */
-/* Wrong arguments, each by the ioctl() and by the write() entry, which have to agree. */
+/*
+ * Each wrong argument has its errno, by ioctl() and by write(), which have to agree, and leaves
+ * the MR unchanged.
+ */
 #include "interface/mistakes.h"
 
 /* The argument that is wrong, and the value or object that it gets. */

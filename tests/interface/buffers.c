@@ -2,9 +2,11 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick debug-full; devices: connectx */
 /*
- * What the methods do for every type of memory: they say what a device can do with it,
- * they register it and reregister an MR onto it.  Programs that are older than the query
- * ask with fd -1, each by its own rule; here they have to come to the same answer.
+ * For each type of memory, what the query says is what registration and rereg do, and old
+ * programs that ask with fd -1 come to the same answer.  An MR exists all the time of its rereg.
+ *
+ * A program that is older than the query asks by a rule of its own; here all the rules are
+ * tried.
  */
 #include "interface/mistakes.h"
 #include "lib/depth.h"

@@ -2,9 +2,8 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick debug-full; devices: connectx */
 /*
- * What the library makes of the answers of a kernel that has registration by fd: the class of
- * a rereg's error tells the state of the MR, and a registration that the kernel refuses is
- * not tried by other means.
+ * The class of a rereg's error tells the state of the MR, and a registration that a kernel with
+ * registration by fd refuses is not tried by other means.
  */
 #include "interface/fakekernel.h"
 #include "lib/device.h"

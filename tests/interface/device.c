@@ -2,9 +2,9 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick debug-full; devices: connectx pinned */
 /*
- * The words for what the device can do (lib/device.h) agree with what the device reports,
- * with what it answers to a query, and with what a registration says of an fd that is not
- * open.
+ * What the kit says that the device can do (kit/mrfd/devices.py) agrees with what the device
+ * reports, with what it answers to a query, and with what a registration says of an fd that is
+ * not open.
  */
 #include "lib/device.h"
 #include "lib/harness.h"

@@ -2,9 +2,8 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick debug-full; devices: connectx pinned */
 /*
- * What a user can do wrong when registering by fd: each mistake has its errno, and leaves
- * no MR and no reference on the buffer behind.  A case tries it through the library and as
- * a raw write() command.
+ * Each mistake in a registration by fd has its errno, by the library and by a raw write(), and
+ * leaves no MR and no reference on the buffer behind.
  */
 #include "lib/counts.h"
 #include "lib/harness.h"

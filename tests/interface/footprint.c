@@ -2,9 +2,10 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick debug-full; devices: connectx */
 /*
- * What the kernel allocates for an MR, and keeps until dereg, besides the memory itself.
- * Nobody accounts for it, so a registration by fd must not need more of it than the
- * registration of the same memory by address.
+ * A registration of huge pages by fd makes the kernel keep no more memory than one by address.
+ *
+ * That is what the kernel allocates for an MR, and keeps until dereg, besides the memory
+ * itself.  Nobody accounts for it.
  *
  * The memory is huge pages: 64 MiB are 32 folios, but 16384 pages of 4 KiB, and an array
  * of pointers to these takes 128 KiB.

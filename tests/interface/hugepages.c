@@ -2,8 +2,12 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick debug-full; devices: connectx */
 /*
- * A hole in a file of huge pages, which a registration fills: of a memfd, and of a mount
- * without limits, with size=, with min_size=, with both.
+ * A huge page that a registration takes for a hole belongs to nobody else, and goes back to
+ * where it came from, also if the registration fails: the pool, the limit of the file system, or
+ * the reserve.
+ *
+ * The hole is in a memfd, or in a file of a mount without limits, with size=, with min_size=,
+ * with both.
  *
  * The page comes from the free ones, or from those that are reserved for this file or this
  * mount, and never from those of somebody else.  When the file and the regions no longer

@@ -3,8 +3,8 @@
 /* runs: quick debug-full; devices: connectx */
 /*
  * An MR needs neither the fd that it was made from nor the process that made the buffer.
- * However the MR ends, by dereg, by exit, by a signal in the middle of traffic, or with its
- * device, nothing is left.
+ * However it ends, by dereg, by exit, by a signal in the middle of traffic, or with its device,
+ * nothing is left.
  */
 #include "lib/counts.h"
 #include "lib/harness.h"

@@ -2,8 +2,8 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick debug-full; devices: connectx */
 /*
- * What can be wrong only in an ioctl() or only in a write(): attributes, sizes, the header,
- * and the memory of the message and of the response.
+ * Each mistake that only an ioctl() or only a write() can have has its errno: attributes, sizes,
+ * the header, the memory of the message and of the response.
  */
 #include "interface/mistakes.h"
 #include <sys/wait.h>

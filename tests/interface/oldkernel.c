@@ -2,9 +2,10 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick debug-full; devices: connectx */
 /*
- * What the library does on a kernel that has no registration by fd, or with a provider that
- * does not use it: it registers by other means, with the same errors, and re-registration by
- * fd is not there.
+ * On a kernel without registration by fd, or with a provider that does not use it, the library
+ * registers by other means, with the same errors; there is no re-registration by fd.
+ *
+ * The program plays that kernel.
  */
 #include "interface/fakekernel.h"
 #include "lib/counts.h"

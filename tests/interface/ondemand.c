@@ -2,9 +2,12 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick debug-full; devices: connectx */
 /*
- * An MR for on-demand paging has no pages in the beginning.  The device asks for them when
- * packets come, loses them when the kernel takes them away, and gets them in advance by
- * ibv_advise_mr().  The driver counts each of these, and "rdma statistic" shows the counts.
+ * An MR for on-demand paging: page faults, pages that the kernel takes away and prefetches are
+ * counted, and the data is right.
+ *
+ * Such an MR has no pages in the beginning.  The device asks for them when packets come, loses
+ * them when the kernel takes them away, and gets them in advance by ibv_advise_mr().  The driver
+ * counts each of these, and "rdma statistic" shows the counts.
  */
 #include "lib/harness.h"
 #include "lib/memory.h"

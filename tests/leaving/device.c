@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; guest: gpu; devices: all pinned */
 /*
- * The RDMA device goes away in the middle of traffic with MRs of all kinds of memory: from
- * the PCI bus, from its driver, with the driver.  Both processes learn it (DEVICE_FATAL), and
- * every call of theirs fails with EIO.  Nothing of the device holds a buffer any more: the
- * GPU moves its own, and their bytes are right.  When the device is back, the same buffers
- * are registered anew.
+ * The RDMA device is removed from the PCI bus, unbound or unloaded under traffic: both processes
+ * learn it, every call of theirs is EIO, no buffer is held, and the same buffers are registered
+ * on the device that came back.
+ *
+ * They learn it by DEVICE_FATAL.  There are MRs of all kinds of memory.  The GPU can move its
+ * own buffers, and their bytes are right.
  */
 #include "leaving/two.h"
 #include "lib/counts.h"

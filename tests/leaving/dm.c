@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; devices: all two */
 /*
- * A device leaves while its device memory is in use: by its own process, and as a dma-buf by
- * an importer on another device.  Or the importer's device leaves.  Who stays has what is
- * theirs and nothing else: the importer's MR is dead, the exporter's memory is whole.  Who has
- * lost the device can let go of everything, and gets nothing new.  When the device is back,
- * all of its memory is there and zero.
+ * The device with the memory leaves under an importer on another device, or the importer's
+ * device leaves: who stays keeps what is theirs and reaches nothing else, and the memory comes
+ * back whole and zero.
+ *
+ * The memory is also in use by its own process.  Who has lost the device can let go of
+ * everything, and gets nothing new.
  *
  * Soft-RoCE does not leave as long as a process has it open, so there the process is killed.
  */

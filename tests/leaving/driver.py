@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick debug-full; devices: all
-"""The device leaves its driver, or its bus, while processes use it, and comes back; its
-driver is unloaded and loaded (tests/leaving/leaves-in-use).  On a debug kernel nothing may be
-left of it.  tests/host/test_leaving.py has what needs the host: the device is pulled out of
-its slot."""
+"""The device is unbound, reset, reloaded, or removed from its bus while processes use it, and
+comes back; its driver is unloaded and loaded.  On a debug kernel nothing may be left of it.
+
+The commands are in tests/leaving/leaves-in-use.  tests/host/test_leaving.py has what needs the
+host: the device is pulled out of its slot."""
 
 import os
 import subprocess

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; guest: gpu; devices: all pinned */
 /*
- * The GPU goes away, from its driver or from the PCI bus, while its buffers are registered
- * and in use by a peer and by their owner.  Whoever uses them gets an error, and the MRs of
- * other memory on the same device do not notice.  The keys are dead; the MRs can be
- * deregistered, or reregistered onto other memory.  Also while a registration or a rereg of
- * such a buffer is under way.
+ * The GPU is unbound or removed from the PCI bus while its buffers are in use or being
+ * registered: their keys are dead, their MRs can be deregistered or get other memory, and other
+ * MRs do not notice.
+ *
+ * A peer and the owner use the buffers, and get an error.
  */
 #include "leaving/two.h"
 #include "lib/access.h"

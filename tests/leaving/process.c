@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; guest: gpu; devices: all pinned */
 /*
- * A process leaves MRs of all kinds of memory behind, in the middle of traffic by which a
- * peer uses them and it uses the peer's: it is killed, it exits, it closes its context, it
- * passes the context on to another process.
+ * A process with MRs of all kinds of memory, under traffic both ways, is killed, exits, closes
+ * its context or passes it on: its peer gets errors, nothing is left, and no packet reaches the
+ * next owner of the memory.
  *
  * The peer sees that its responder is gone and nothing else.  Memory that was freed belongs
  * to others at once, and no packet may reach it: the cases fill VRAM but for the owner's

@@ -2,8 +2,9 @@
 /* runs: quick debug-full kcsan; devices: rxe */
 /* runs: full; devices: connectx */
 /*
- * Everything at once: several workers (worker.h) register, reregister, use and deregister
- * MRs, fork and exit, while they are killed, and while the device is deleted and added.
+ * Several processes register, reregister, use and deregister MRs at random, fork and exit, while
+ * they are killed and the device is deleted and added: the data is right, every process ends,
+ * and nothing is left.
  *
  * A case fails if a worker saw something wrong, if a process does not end (the case prints
  * where its threads wait), or if anything is left: MRs, dma-bufs, pinned pages, mappings of

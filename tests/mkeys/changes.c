@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; guest: gpu; devices: all pinned */
 /*
- * What is below a list changes: regions are reregistered, or end.  The list
- * follows what keeps its key.  A key that has ended leads nowhere: not to the memory that it
- * had, not to that which its region has now, and not to a region in another PD which got
- * the same key.
+ * Regions below an mkey that is a list are reregistered, or end: the list follows keys that
+ * stay, and a key that has ended leads nowhere.
+ *
+ * It does not lead to the memory that it had, not to that which its region has now, and not to a
+ * region in another PD which got the same key.
  */
 #include "mkeys/kinds.h"
 #include <sys/wait.h>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; guest: gpu; devices: all pinned */
 /*
- * An mkey that is a list of pieces of MRs: peers see one range of bytes from address 0 on,
- * whatever kinds of memory are behind it.  It ends at its edges, gives the rights that it was
- * given, and of an MR needs what this allows its own process.  A list may name lists, as
- * deep as the device says.
+ * An mkey that is a list of pieces of MRs (KLM), or of other lists, is one range of bytes from
+ * address 0 on, over memory of every kind.  Its edges and rights count, and those of the MRs.
+ *
+ * Of an MR a list needs what this allows its own process.  Lists of lists are as deep as the
+ * device says.
  */
 #include "mkeys/kinds.h"
 #include <endian.h>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; guest: gpu; devices: all */
 /*
- * Buffers of a GPU move, and what leads to them does not: lists, lists of lists, windows on
- * either, and prefetches.  Each access finds the bytes where they are, and a prefetch or a
- * dereg at the same time spoils nothing.
+ * Buffers of a GPU move below lists, lists of lists, windows and prefetches: each access finds
+ * the bytes where they are, and a prefetch or a dereg at the same time spoils nothing.
  */
 #include "lib/depth.h"
 #include "lib/harness.h"

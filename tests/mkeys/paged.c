@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; guest: gpu; devices: all */
 /*
- * On-demand paging beside memory from file descriptors, in one process, in one list of SGEs
- * and in one list of keys: an MR of some pages (explicit), an MR of the whole address space
- * (implicit), ordinary memory, a memfd, and buffers of a GPU.  Each keeps its bytes while
- * the kernel takes pages away and the buffers move.
+ * On-demand paging, explicit (some pages) and implicit (the whole address space), beside memfds
+ * and buffers of a GPU, in one list of SGEs and one list of keys.  All keep their bytes while
+ * pages go and buffers move.
  *
  * The implicit MR reaches what is mapped in the process if it is made of pages: a memfd, but
  * no buffer of a GPU.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; guest: gpu; devices: all */
 /*
- * ibv_advise_mr() on an MR of a dma-buf maps the buffer for the device, wherever it is, so
- * that the next access meets no page fault.  Each mistake has its errno and maps nothing.
+ * ibv_advise_mr() on an MR of a dma-buf maps the buffer, wherever it is, so that the next access
+ * meets no page fault.  Each mistake has its errno and maps nothing.
+ *
  * An MR that is pinned needs no prefetch, and has none.
  *
  * mlx5_core counts each command in debugfs.  For each page fault there is one that ends it.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; guest: gpu; devices: all pinned */
 /*
- * Memory windows on memory from file descriptors, beside ordinary memory: bytes go through a
- * window, which ends at its edges, and ends itself when it is bound elsewhere or
- * invalidated.  A window on a region that ended, or that has other memory, leads nowhere,
- * unless the device holds the region while it has windows.
+ * Memory windows on memfds and dma-bufs: edges, rights and invalidation.  When the region ends
+ * or gets other memory, the window leads nowhere, unless the device holds the region while it
+ * has windows.
+ *
+ * Ordinary memory is beside them.  A window ends itself when it is bound elsewhere or
+ * invalidated.
  *
  * access/windows shows who may bind and invalidate.
  */

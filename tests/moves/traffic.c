@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; guest: gpu; devices: all */
 /*
- * Buffers of a GPU move thousands of times, or are evicted, while RDMA writes, reads, adds
- * and sends run on them without pause.  No byte is lost, misplaced or stale (lib/record.h),
- * no operation fails, and the counters of the MRs show that the device met page faults.
+ * Buffers of a GPU move thousands of times, or are evicted, under RDMA writes, reads, atomics
+ * and sends: no byte is lost, misplaced or stale, no operation fails, and the counters show that
+ * the device met page faults.
+ *
+ * Every record has a number, its place and a sum (lib/record.h).
  *
  * Both ends are in this guest: a lane is a pair of queue pairs, with a thread that works on
  * it and compares, by RDMA and by the CPU (lib/traffic.h).  The case itself moves.

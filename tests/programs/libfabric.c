@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick; guest: gpu; devices: all */
 /*
- * Debian's libfabric, unchanged, over our rdma-core: its verbs provider takes a dma-buf with
- * FI_MR_DMABUF, and calls ibv_reg_dmabuf_mr().  Two connected endpoints of one process move
- * data between a buffer of each exporter and ordinary memory, in every direction of FI_RMA
- * and FI_MSG.  A case looks at what arrived through a mapping that libfabric does not know.
+ * Debian's libfabric, unchanged, over our rdma-core: its verbs provider registers a dma-buf of
+ * every exporter (FI_MR_DMABUF), and moves data in every direction.
+ *
+ * The provider calls ibv_reg_dmabuf_mr().  Two connected endpoints of one process move data
+ * between the buffer and ordinary memory, by FI_RMA and FI_MSG.  A case looks at what arrived
+ * through a mapping that libfabric does not know.
  *
  * The provider ignores base_addr: byte N of a dma-buf has the address N.
  *

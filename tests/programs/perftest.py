@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick; guest: perftest; devices: rxe
 # runs: full; guest: perftest; devices: connectx
-"""perftest over buffers of DRM devices, registered in both ways that it has: by
+"""perftest over buffers of DRM devices (vgem, virtio-gpu, bochs), registered by
 ibv_reg_mr_fd_iova() and, with --use_drm_dmabuf, by ibv_reg_dmabuf_mr().
 
 perftest does not look at what arrives, except in latency tests of a write, where each

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick; guest: gpu perftest; devices: all
-"""perftest --use_drm over VRAM of the GPU of the tests.  What arrives is looked for in the
-BAR of the GPU, so a device that is a peer of the GPU has written there by itself."""
+"""perftest --use_drm over VRAM of the GPU of the tests: what it writes and reads is found in
+the GPU's BAR, so the device has reached VRAM itself."""
 
 import glob
 import mmap

@@ -2,8 +2,9 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick; devices: connectx */
 /*
- * A read that is repeated is answered again with the bytes of that read, and with no
- * others: neither with more of the memory window, nor with what lies behind it.
+ * A read that is repeated is answered again with the bytes of that read, and with no others.
+ *
+ * It gets neither more of the memory window, nor what lies behind it.
  *
  * The requester is reset and connected again with the PSN of an earlier read.  What it
  * posts then is a duplicate for the responder, which was not reset.

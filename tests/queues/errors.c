@@ -2,9 +2,9 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick debug-full; devices: connectx */
 /*
- * A work request that fails completes with what was wrong, at both ends; what was posted
- * before it completes, and what was posted after it is flushed.  After an error nothing is
- * held: an MR can be deregistered, and a QP that is reset works again.
+ * A work request that fails reports why at both ends; what was posted before completes, and what
+ * was posted after it is flushed.  Afterwards nothing is held, and a QP that is reset works
+ * again.
  */
 #include "lib/depth.h"
 #include "queues/ends.h"

@@ -2,10 +2,12 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick; devices: connectx */
 /*
- * The queues of a QP lie in memory that the process can write, by any thread and at
- * any time.  Whatever it writes there, the kernel uses one checked copy of each work
- * request: it moves the bytes that the request says, or completes it with an error, and
- * its own progress is not in the queue.
+ * Whatever a process writes into the mapped queues of its QP, at any time, breaks only this QP:
+ * the kernel uses one checked copy of each work request.
+ *
+ * The queues lie in memory that any thread of the process can write.  The kernel moves the bytes
+ * that the request says, or completes it with an error, and its own progress is not in the
+ * queue.
  *
  * The last case writes random words into all queues, with and without sense, from a
  * second thread while they are in use.  There the kernel's checkers are the judge.

@@ -2,8 +2,8 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick; devices: connectx */
 /*
- * What the library writes into a send queue: all elements of a list arrive, as SGEs and as
- * inline data, whatever function posts them, and data that does not fit is refused.
+ * All elements of a list of SGEs or of inline data are sent, whatever function posts them, and
+ * data that does not fit is refused.
  */
 #include "queues/ends.h"
 #include "lib/harness.h"

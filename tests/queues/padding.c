@@ -2,8 +2,7 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick; devices: connectx */
 /*
- * What the kernel returns for a queue has no bytes that nobody has set: they would be what
- * was in its heap before.
+ * What the kernel returns for a queue has no uninitialized bytes of its heap.
  */
 #include "lib/device.h"
 #include "lib/harness.h"

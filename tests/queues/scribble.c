@@ -2,11 +2,12 @@
 /* runs: quick debug; devices: rxe */
 /* runs: quick debug-full; devices: connectx */
 /*
- * The queues of an mlx5 device lie in memory that the process writes, as do their doorbell
- * records, and the process rings by a page of the device's registers.  Another process
- * writes random words into all of them while they are in use, and rings for QPs and CQs that
- * are not its own.  It may break only itself: this process moves and checks its bytes, and
- * registers memory, all the time.
+ * A process writes random words into the queues, doorbell records and doorbells of mlx5 while
+ * they are in use.  Another process, which moves and checks its bytes and registers memory,
+ * notices nothing.
+ *
+ * The queues and records lie in memory that the process writes, and it rings by a page of the
+ * device's registers, also for QPs and CQs that are not its own.  It may break only itself.
  *
  * What the writer posts goes by the library, which never reads a queue to do so.  The kernel
  * destroys its queues when it exits.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; guest: gpu; devices: all pinned */
 /*
- * After a rereg the keys are the same, if the device keeps them.  Data goes to the new memory,
- * with the new rights and PD, and not one byte goes to the old memory.  The cases go from every
- * kind of memory to every other, with every combination of flags.
+ * After a rereg data goes to the new memory, with the new rights and PD, and not one byte to the
+ * old memory: from every kind of memory to every other, with every combination of flags.
+ *
+ * The keys are the same, if the device keeps them.
  */
 #include "lib/counts.h"
 #include "lib/gpu.h"

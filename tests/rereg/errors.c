@@ -2,10 +2,12 @@
 /* runs: quick debug; devices: all */
 /* runs: quick debug-full; devices: pinned */
 /*
- * A rereg that fails reports the class of the error in its return value and the reason in
- * errno, and the MR is unchanged: its fields, keys, memory, rights and PD.  A case checks
- * this with data after every mistake, for every kind of memory that the MR may have, by the
- * library and by raw write() commands.
+ * A rereg that fails reports the class of the error and the reason, and the MR is unchanged: its
+ * fields, keys, memory, rights and PD.
+ *
+ * The class is in its return value and the reason in errno.  A case checks this with data after
+ * every mistake, for every kind of memory that the MR may have, by the library and by raw
+ * write() commands.
  */
 #include "lib/counts.h"
 #include "lib/harness.h"

@@ -2,6 +2,10 @@
 /* runs: quick debug-full kcsan; guest: gpu; devices: rxe */
 /* runs: quick debug-full; guest: gpu; devices: connectx pinned */
 /*
+ * An MR moves between two buffers under traffic: each packet uses only one of them, and after
+ * the call none touches the old one.  Nothing is lost, and no operation fails but one with a key
+ * of before.
+ *
  * A thread posts operations without pause, while the case moves the MR between two buffers.
  *
  * - A packet uses one buffer, never a part of each.  So every packet of PACKET bytes is

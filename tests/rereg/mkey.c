@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; guest: gpu; devices: all pinned */
 /*
- * Changes of rights that mlx5 cannot make in place: to on-demand paging and back, a flag that
- * its keys do not know, and one that nobody knows.  The MR gets other keys then, and has the
- * same memory: not one page is pinned twice for good, a dma-buf is imported once, and data goes
+ * Changes of rights for which mlx5 needs another key, relaxed ordering, and optional flags that
+ * nobody knows: the MR has the same memory, which is pinned or imported once, and data goes
  * where it went before.
+ *
+ * The rights are on-demand paging, on and off, and a flag that the keys of mlx5 do not know.
  */
 #include "lib/counts.h"
 #include "lib/gpu.h"

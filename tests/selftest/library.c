@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick; devices: all */
 /*
- * The tests' own library: how a case ends (case.h, harness.h), and that memory which
- * was never opened, or only in part, can be closed.
+ * The tests' own library: a case ends as it should (case.h, harness.h), and memory that was
+ * never opened, or only in part, can be closed.
  *
  * Cases of the fixture "inner" end in every possible way.  Each case of the fixture
  * "library" runs one of them, in another process of this program, and looks at its

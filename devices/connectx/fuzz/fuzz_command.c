@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * The guest from power-on: its commands, queues and doorbells, in any order.  The first byte
- * says how far the driver got before the program begins.
+ * Fuzz of the guest from power-on: its commands, queues and doorbells, in any order.
+ *
+ * The first byte says how far the driver got before the program begins.
  */
 #include "program.h"
 

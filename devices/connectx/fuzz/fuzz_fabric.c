@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * Both ends of the fabric's socket, by the first byte.
+ * Fuzz of both ends of the fabric's socket: hostile models talk to connectx-fabric, or a hostile
+ * fabric to the link of a device that has QPs.
+ *
+ * The first byte selects one of the two.
  *
  * Either hostile models talk to connectx-fabric: fabric-main.c is included, so what the
  * bytes meet is the program, with its switch, its faults and its subnet administrator.  Or

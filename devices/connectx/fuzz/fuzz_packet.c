@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * Packets from a wire that lies.  By the first byte, either raw bytes go to packet_parse(),
- * or a device with connected QPs gets packets with good CRCs: made up from the input, or
- * taken off the way between its own QPs, changed, repeated and lost.
+ * Fuzz of packets from a wire that lies: raw bytes for the parser, and packets with good CRCs
+ * for a device that has connected QPs.
+ *
+ * The first byte selects one of the two.  The packets are made up from the input, or taken off
+ * the way between the device's own QPs, changed, repeated and lost.
  *
  * What is parsed has to be the same after it was written and parsed again.
  *

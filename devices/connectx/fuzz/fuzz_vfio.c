@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * The client of the vfio-user socket: messages, whole and cut, with descriptors of several
- * kinds and numbers; and what it says when it is asked for memory.  main.c is included, so
- * the device behind the socket is the program's own.
+ * Fuzz of the client of the vfio-user socket: messages, whole and cut, with descriptors of
+ * several kinds and numbers, and its replies when it is asked for memory.
+ *
+ * main.c is included, so the device behind the socket is the program's own.
  *
  * After each input no descriptor is open that was not before, and no guest memory is mapped.
  */

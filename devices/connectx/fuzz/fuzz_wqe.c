@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* The guest in the middle of traffic: work requests, keys and counters that make no sense. */
+/*
+ * Fuzz of the guest in the middle of traffic: work requests, keys and counters that make no
+ * sense.
+ */
 #include "program.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* Capabilities: what is said, and what a SET changes. */
+/* The capabilities that the model reports, and what a guest can change of them. */
 #include "fake_parts.h"
 
 enum { GENERAL, ODP = 2, ATOMIC = 3, FLOW_TABLE = 7, DEVICE_MEMORY = 0xf };

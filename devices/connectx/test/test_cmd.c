@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* The command queue, from the doorbell to the owner bit, and what a hostile guest puts in. */
+/*
+ * The command queue: a command from the doorbell to the owner bit, and what a hostile guest puts
+ * in.
+ */
 #include "fake_parts.h"
 
 #define QUEUE GUEST_BASE

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * Resize of a CQ, with the copy that the drivers make afterwards: every completion is seen
- * once and in order, whatever was polled before, and a refusal changes nothing.
+ * A CQ is resized while it is in use: every completion is seen once and in order, whatever was
+ * polled before, and a refused resize changes nothing.
  */
 #include "guest_cq.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* Unreliable datagrams, their keys and multicast, and the QPs of the management. */
+/* Unreliable datagrams, their keys and multicast, and the QPs for management (QP 0, QP 1). */
 #include "transport_fakes.h"
 
 #define V(offset) (FAKE_VA + (offset))

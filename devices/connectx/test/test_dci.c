@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * The sending side of DC: which connection a work request goes by, what the headers of its
- * requests say, and when a connection ends.
+ * The sending side of DC: which connection a work request uses, the headers of its requests, and
+ * when a connection ends.
  */
 #include "requester_steps.h"
 

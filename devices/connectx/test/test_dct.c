@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * The receiving side of DC: requests with the headers of many initiators are given to a DCT
- * by hand, and what it answers and completes is compared as text.
+ * The receiving side of DC: a DCT gets requests of many initiators; its answers and completions
+ * are compared as text.
  */
 #include "responder_steps.h"
 

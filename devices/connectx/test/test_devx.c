@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* User contexts, user memory, and whose objects a process reaches: not those of another. */
+/* User contexts and user memory, and that a process does not reach the objects of another one. */
 #include "devx_guest.h"
 
 static enum cmd_status destroy_uctx(uint32_t uid)

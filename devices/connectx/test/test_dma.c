@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* The guest's memory: what maps, what an access reaches, and what it must not. */
+/* The guest's memory: what is mapped, what an access reaches, and what it must not reach. */
 #define _GNU_SOURCE
 #include "dma.h"
 #include <errno.h>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * What each end of a connection completes with when a message fails, and in which state it
- * is then.  There are three messages; the first one arrives, the second one has the error,
- * and the third one comes too late.
+ * When a message fails: the completion and the state of each end.
+ *
+ * There are three messages; the first one arrives, the second one has the error, and the third
+ * one comes too late.
  */
 #include "transport_fakes.h"
 

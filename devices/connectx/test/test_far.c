@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * The whole model with memory that only QEMU reaches, such as another device's BAR:
- * every operation finds it, completions come behind the data, what QEMU refuses is an
- * error of that QP alone; and a guest that uses the device while it waits breaks nothing.
+ * Memory that only QEMU reaches, such as another device's BAR: every operation finds it,
+ * completions come after the data, and what QEMU refuses is an error of that QP alone.
+ *
+ * The whole model runs.  A guest that uses the device while it waits breaks nothing.
  */
 #include "loopback_guest.h"
 #include "function.h"

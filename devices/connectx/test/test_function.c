@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* What the configuration space takes from a device that is at work, and gives back. */
+/*
+ * What a device at work loses without bus mastering or memory space, by a reset, or when the
+ * card is pulled out; and what it gets back.
+ */
 #include "loopback_guest.h"
 #include "function.h"
 #include <linux/pci_regs.h>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * The engine of the fuzz programs, with a target of this file: a run that looked at nothing,
- * or at almost nothing, is not a success.  Each run is a process of its own.
+ * The engine of the fuzz programs: a run that looked at nothing, or at almost nothing, is not a
+ * success.
+ *
+ * The target is in this file.  Each run is a process of its own.
  */
 #define main engine
 #include "../fuzz/main.c"

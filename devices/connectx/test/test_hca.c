@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* BAR 0, start and stop of the device, its pages, numbers and memory. */
+/*
+ * The device as a whole: BAR 0, start and stop, the pages that it gets, its numbers and its
+ * memory.
+ */
 #include "fake_parts.h"
 
 static uint32_t bar_read32(struct hca *hca, uint64_t offset)

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* The link and the fabric's socket, with this file at its other end; and what is captured. */
+/*
+ * The link to the fabric: frames, faults and the end of its socket, with this file at the other
+ * end; and what is captured.
+ */
 #include "link_world.h"
 #include "fabric.h"
 #include <errno.h>

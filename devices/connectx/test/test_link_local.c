@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* The link without a fabric: packets that come back, the administrator, and the pool. */
+/*
+ * The link without a fabric: packets come back, the subnet administrator answers, the pool of
+ * packets has an end.
+ */
 #include "link_world.h"
 #include "mad.h"
 

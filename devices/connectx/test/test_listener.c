@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * The socket in the file system: whose it is, and what it may replace.
+ * The model's socket in the file system: who may connect to it, and what it may replace.
  */
 #include "listener.h"
 #include <fcntl.h>

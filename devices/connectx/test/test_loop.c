@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* The loop: order of timers, fairness of work, sockets between, sleep. */
+/* The event loop: the order of timers, fairness between work and sockets, and sleep. */
 #define _GNU_SOURCE
 #include "loop.h"
 #include <errno.h>

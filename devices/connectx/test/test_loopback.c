@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* The whole model, with packets that come back to it: what no single part can promise. */
+/* The whole model, with packets that come back to it: what no single part can show. */
 #include "loopback_guest.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* Memory keys: translation, what is refused, faults; and how long a page takes. */
+/*
+ * Memory keys: translation, what is refused, page faults, and how long the translation of a page
+ * takes.
+ */
 #include "mkey_world.h"
 #include <stdio.h>
 #include <time.h>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* Page faults: events, answers, polling, retries after an error, and what is forgotten. */
+/*
+ * Page faults: events, answers, polling, retries after an error, and what is forgotten at the
+ * end.
+ */
 #include "mkey_world.h"
 #include "event.h"
 #include "odp.h"

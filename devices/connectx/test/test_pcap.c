@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* A capture, read back byte by byte. */
+/* A capture of packets, read back byte by byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* qp_cmd.c and qp_modify.c: commands in; states, contexts and use counts out. */
+/*
+ * The commands of queue pairs (qp_cmd.c, qp_modify.c): states, contexts and use counts
+ * afterwards.
+ */
 #include "qp_fixture.h"
 
 static void transition_from_a_wrong_state_is_bad_qp_state(void **state)

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* qp.c and completion.c: doorbells and WQEs in; what runs, flushes and CQEs out. */
+/*
+ * The queues of a queue pair (qp.c, completion.c): after doorbells and WQEs, what runs, what is
+ * flushed, and the CQEs.
+ */
 #include "qp_fixture.h"
 
 #define FLUSHED MLX5_CQE_SYNDROME_WR_FLUSH_ERR

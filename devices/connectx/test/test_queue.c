@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* A queue's buffer: what a page list may say, and where its bytes lie. */
+/* The buffer of a queue: what its page list may say, and where its bytes are. */
 #define _GNU_SOURCE
 #include "hca.h"
 #include <endian.h>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * The requester: "these WQEs and responses in, those packets and completions out".  The
- * other end does not run; test_transport.c is about both.
+ * The requester alone: tables of WQEs and responses, with the packets and completions that they
+ * cause.
+ *
+ * The other end does not run; test_transport.c is about both.
  */
 #include "requester_steps.h"
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * Each way down, with one of every object at work: all of the model together, nothing of
- * it is a fake.  Afterwards no object is left, all memory and all packets are given back,
- * nothing runs, guest memory is not touched, and the device comes up again.
+ * Each way in which the device can go down, with one of every object at work.  Afterwards
+ * nothing is left and nothing runs, guest memory is not touched, and the device comes up again.
+ *
+ * It is all of the model together, nothing of it is a fake.  No object is left, and all memory
+ * and all packets are given back.
  */
 #define _GNU_SOURCE
 #include "event.h"

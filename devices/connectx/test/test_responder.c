@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * The responder: tables of "these requests in; those responses and completions out", and
- * what they did to memory.
+ * The responder alone: tables of requests, with the responses and completions that they cause,
+ * and what they did to memory.
  */
 #include "responder_steps.h"
 

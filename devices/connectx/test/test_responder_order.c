@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * What a responder cannot do at once: absent pages, reads that take many turns, an empty
- * pool.  Responses leave in the order of the requests all the same.
+ * The responder answers in the order of the requests, also what it cannot do at once: absent
+ * pages, reads that take many turns, an empty pool.
  */
 #include "responder_steps.h"
 

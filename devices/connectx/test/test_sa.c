@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * The subnet administrator, asked as Linux asks: the component masks are those of IPoIB,
- * rdma_cm and the SA client of the kernel; answers are compared field by field.
+ * The subnet administrator answers the queries of IPoIB, rdma_cm and the kernel's SA client; the
+ * answers are compared field by field.
  */
 #include "sa_world.h"
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* The records of nodes, ports and services, and tables of several segments. */
+/*
+ * The subnet administrator's records of nodes, ports and services, and tables of several
+ * segments.
+ */
 #include "sa_world.h"
 
 #define ACK 2

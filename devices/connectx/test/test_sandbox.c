@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * The sandbox, each case in a process of its own: what the loop does goes on, anything
- * else is the end.  And the fabric's whole program in it: fabric-main.c is included.
+ * The sandbox: what the event loop does goes on, and any other system call is the end; also for
+ * the fabric's whole program.
+ *
+ * Each case is a process of its own.  fabric-main.c is included.
  */
 #define _GNU_SOURCE
 #define main fabric_program

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * Shared receive queues: RMPs and XRC SRQs, what is taken from them as the guest links and
- * posts it, hostile links and counters, and the limit.  test_srq_commands.c has the rest.
+ * Shared receive queues (RMPs, XRC SRQs): what is taken from them as the guest links and posts
+ * it, hostile links and counters, and the limit.
+ *
+ * test_srq_commands.c has the rest.
  */
 #include "srq_guest.h"
 

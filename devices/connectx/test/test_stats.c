@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* The table at the end: what is counted, and how it reads. */
+/* The table of statistics at the end of a run: what is counted, and how it reads. */
 #include "stats.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* The switch: LIDs, unicast, multicast, ports that are full, faults by a seed. */
+/*
+ * The fabric's switch: LIDs, unicast, multicast, ports that are full, and faults that a seed
+ * repeats.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

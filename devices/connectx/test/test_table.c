@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* Objects by number: numbers, limits, reuse, and what a hostile number finds. */
+/* Tables of objects: numbers, limits, reuse, and that a hostile number finds nothing. */
 #include "table.h"
 #include <errno.h>
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * What the log promises: a line is a line, whatever a guest writes into it, and a guest
- * cannot fill the disk with them.  And that a trace has a line for each thing that happens.
+ * The log and the trace: a line stays a line, whatever a guest writes into it; a guest cannot
+ * fill the disk; each thing that happens has its line.
  */
 #include "loopback_guest.h"
 #include "trace.h"

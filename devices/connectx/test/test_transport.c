@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * Requester and responder against each other: with every single packet lost, doubled or
- * late once, with absent pages, and at random.  Memory and completions are compared with
- * what the work requests mean.
+ * Requester and responder against each other: with every single packet lost, doubled or late
+ * once, with absent pages, and at random.
+ *
+ * Memory and completions are compared with what the work requests mean.
  */
 #include "transport_fakes.h"
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * How long the guest's CPUs may wait for the model while a process makes it work: the CPU time
- * between two looks at a descriptor, such as the socket to QEMU.
+ * How long the model makes the guest's CPUs wait while a process gives it work.
+ *
+ * It is the CPU time between two looks at a descriptor, such as the socket to QEMU.
  */
 #include "loopback_guest.h"
 #include <setjmp.h>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* UMR: flags, mask, lists, who may do what, and that a refused one changes nothing. */
+/*
+ * UMR work requests: flags, mask, lists, who may use them, and that a refused one changes
+ * nothing.
+ */
 #include "umr_world.h"
 
 struct request {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * Memory that QEMU is asked for: DMA_READ and DMA_WRITE, and what else arrives while
- * their replies are waited for.
+ * Memory that the model asks QEMU for (DMA_READ, DMA_WRITE), and what else arrives while it
+ * waits for the reply.
  *
  * Most cases have QEMU's messages in the socket before it is asked, since the number
  * of a question is known.  The others have it in a thread, as QEMU's lock has it: it does not

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * The transport, as a stream: messages in parts, descriptors and their messages, frames
- * that are wrong, and a client that does not read.
+ * The vfio-user socket as a stream: messages in parts, descriptors and their messages, wrong
+ * frames, and a client that does not read.
  */
 #define _GNU_SOURCE
 #include "vfio_client.h"

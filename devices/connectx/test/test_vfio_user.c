@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
-/* The transport, message by message: what each does, and which ones are refused. */
+/* The vfio-user socket, message by message: what each does, and which ones are refused. */
 #define _GNU_SOURCE
 #include "vfio_client.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * wqe.c: each kind of WQE, written by the structures of mlx5dv.h as libmlx5 writes it, and
- * what does not make sense; then random bytes for half a second, which sanitizers watch.
+ * Each kind of WQE as libmlx5 writes it, by the structures of mlx5dv.h, and WQEs that make no
+ * sense; then random bytes for half a second, which sanitizers watch.
  */
 #include "wqe.h"
 #include "hca.h"
