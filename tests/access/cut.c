@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full kcsan; devices: rxe */
-/* runs: quick; devices: connectx */
+/* runs: full; devices: connectx */
 /*
  * An MR loses a right, its PD or its memory, or ends by a dereg, in the middle of a message of
  * many packets.  After that call no packet touches the memory, whatever role the MR has in the

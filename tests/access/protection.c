@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; devices: rxe */
-/* runs: quick; devices: connectx pinned */
+/* runs: quick; devices: connectx */
+/* runs: full; devices: pinned */
 /*
  * A peer cannot reach what it must not reach of a buffer that is registered by fd, and a refused
  * operation writes nothing.

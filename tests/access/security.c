@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
-/* runs: quick; devices: connectx */
+/* runs: full; devices: connectx */
 /*
  * Another process, another PD, a dead key or a missing right permits no operation on an MR, be
  * it of ordinary memory, a dma-buf or a memfd.

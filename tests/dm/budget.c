@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full kcsan; devices: rxe */
-/* runs: quick debug-full; devices: connectx */
+/* runs: full debug-full; devices: connectx */
 /*
  * No more device memory is allocated than there is, by processes and threads at once, and what
  * is freed can be allocated again: after a free, a kill under traffic, the last unmap.

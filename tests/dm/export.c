@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; devices: all pinned two */
+/* runs: quick debug-full; devices: rxe two */
+/* runs: full debug-full; devices: connectx pinned */
 /*
  * Device memory that is exported as a dma-buf is memory of its importers, on its own device
  * and on another one: every operation reaches its bytes, at either end, with the rights of the

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; devices: all */
+/* runs: quick debug-full; devices: rxe */
+/* runs: full debug-full; devices: connectx */
 /*
  * The next owner of device memory finds it zero, however the owner before has ended; and no key,
  * handle or mapping of one process reaches the memory of another one.

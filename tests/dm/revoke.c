@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full kcsan; devices: rxe */
-/* runs: quick debug-full; devices: connectx pinned two */
+/* runs: full debug-full; devices: connectx pinned two */
 /*
  * Device memory is freed while importers of its dma-buf use it, also by the death of its owner:
  * after the free nobody reaches it, and its next owner finds it zero and keeps what it writes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
-/* runs: quick; devices: connectx */
+/* runs: full; devices: connectx */
 /*
  * An exporter fails: the user gets its errno, importers hold nothing of the buffer, and as
  * soon as the exporter behaves the same buffer can be registered.

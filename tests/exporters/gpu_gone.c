@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; guest: gpu; devices: rxe */
-/* runs: quick debug-full; guest: gpu; devices: connectx pinned */
+/* runs: quick debug-full; guest: gpu; devices: connectx */
+/* runs: full debug-full; guest: gpu; devices: pinned */
 /*
  * A GPU leaves its driver while its buffers are registered: nothing new can be had of a buffer
  * (ENODEV), a mapping of it is SIGBUS, and a device that follows moves, or gives the buffer

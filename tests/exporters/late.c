@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
-/* runs: quick; devices: connectx */
+/* runs: full; devices: connectx */
 /*
  * An exporter is slow: registration waits for a slow operation, for fences and for a move,
  * and no longer than needed.  A signal ends the wait, and so does kill -9; importers then

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
-/* runs: quick; devices: connectx */
+/* runs: full; devices: connectx */
 /*
  * Bytes arrive where they belong, at every alignment and length, across pages that are not
  * neighbours in memory, in I/O memory and in system memory.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
-/* runs: quick; devices: connectx */
+/* runs: full; devices: connectx */
 /*
  * An exporter moves a buffer whose importer uses vmap, or takes its memory away: the move is
  * refused, memory that was taken away stays until the import ends, and a new registration gets

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
-/* runs: quick; devices: connectx */
+/* runs: full; devices: connectx */
 /*
  * A rereg moves an MR to a buffer whose exporter fails or is slow.  If it fails, the error is
  * reported, importers hold nothing of the new buffer, and the MR is unchanged; when the exporter

@@ -127,9 +127,11 @@ class Command(unittest.TestCase):
         done = boot("sh", "-c", "echo to stderr >/dev/stderr; exit 7")
         self.assertEqual((done.returncode, done.stdout), (7, b"to stderr\n"))
 
+    # runs: full
     def test_killed_command_gives_128_plus_signal(self):
         self.assertEqual(boot("sh", "-c", "kill -9 $$").returncode, 137)
 
+    # runs: full
     def test_missing_command_gives_127(self):
         done = boot("no-such-command")
         self.assertEqual(done.returncode, 127)
@@ -160,6 +162,7 @@ class Command(unittest.TestCase):
         self.assertFalse(os.path.exists(os.path.join(TOP, "x")))
         self.assertFalse(os.path.exists(os.path.join(machine.tool("rootfs"), "usr/x")))
 
+    # runs: full
     def test_kernel_and_log_directory_may_be_anywhere(self):
         with tempfile.TemporaryDirectory(prefix="a b:c,") as there:
             shutil.copy(machine.kernel_image(), os.path.join(there, "my kernel"))
@@ -168,6 +171,7 @@ class Command(unittest.TestCase):
             with open(os.path.join(there, "new/logs/console.log"), encoding="utf-8") as log:
                 self.assertIn("Linux version 6.12", log.read())
 
+    # runs: full
     def test_command_starts_where_the_caller_is(self):
         def cwd():
             records = dict(r.split("=", 1) for r in machine.Guest(["true"])._records()
@@ -188,6 +192,7 @@ class Command(unittest.TestCase):
                         os.rmdir(path)
                     self.assertEqual(cwd(), wanted)
 
+    # runs: full
     def test_bochs_display_appears_as_drm_card(self):
         done = boot("-d", "bochs-display", "sh", "-c",
                     "ls /dev/dri/card1 && readlink /sys/class/drm/card1/device/driver")
@@ -218,6 +223,7 @@ class Command(unittest.TestCase):
 class Network(unittest.TestCase):
     """kit/guest/net and kit/guest/ready, alone in a guest."""
 
+    # runs: full
     def test_guest_253_gets_its_addresses_and_device(self):
         done = boot(f"{machine.GUEST}/net", "253", "1", RXE.verbs, RXE.setup, "--", "sh", "-c",
                     "echo $MRFD_GUEST of $MRFD_GUESTS: $MRFD_VERBS_DEVICE;"
@@ -256,10 +262,12 @@ class Trouble(unittest.TestCase):
         self.assertRegex(done.stderr, rb"(?s)boot: guest: the kernel complained: WARNING: .*"
                          rb"cut here.*lkdtm_WARNING.*end trace")
 
+    # runs: full
     def test_allowed_warning_leaves_status_0(self):
         done = boot("--allow", "lkdtm_WARNING", "sh", "-c", self.PROVOKE.format("WARNING"))
         self.assertEqual((done.returncode, done.stderr), (0, b""))
 
+    # runs: full
     def test_failed_command_keeps_status_after_warning(self):
         done = boot("sh", "-c", self.PROVOKE.format("WARNING") + "; exit 5")
         self.assertEqual(done.returncode, 5)
@@ -271,6 +279,7 @@ class Trouble(unittest.TestCase):
         self.assertRegex(done.stderr, rb"(?s)Kernel panic - not syncing: dumptest.*"
                          rb"boot: guest: kernel panic: dumptest\n$")
 
+    # runs: full
     def test_oops_gives_125_and_report_at_once(self):
         for kind, head in (("EXCEPTION", "BUG: kernel NULL pointer dereference, address: 0+"),
                            ("BUG", r"kernel BUG at \S+bugs.c:\d+!")):
@@ -295,6 +304,7 @@ class Trouble(unittest.TestCase):
             self.assertRegex(file.read(), rb"(?s)sysrq: Show Blocked State.*"
                              rb"sysrq: Show backtrace of all active CPUs")
 
+    # runs: full
     def test_unknown_qemu_device_gives_125_and_message(self):
         done = boot("-d", "no-such-device", "true")
         self.assertEqual(done.returncode, 125)
@@ -309,6 +319,7 @@ class Trouble(unittest.TestCase):
         process.communicate()
         self.assertEqual(qemus(token), [])
 
+    # runs: full
     def test_killed_boot_leaves_no_process(self):
         token = f"mrfd.test=kill-{os.getpid()}"
         process = start_boot("--append", token, "sh", "-c", "echo here; sleep 1000")
@@ -362,6 +373,7 @@ class SeveralGuests(unittest.TestCase):
             self.assertIn(b"guest%d: heard 10.0.0.%d fd00::%d\n"
                           % (number, 2 - number, 2 - number), done.stdout)
 
+    # runs: full
     def test_three_guests_run_own_commands_and_devices(self):
         greet = 'ls /dev/dri; python3 -c "$GREET"'
         done = boot("-e", f"GREET={GREET}", "sh", "-c", greet, ":::", "-d", "bochs-display",
@@ -374,6 +386,7 @@ class SeveralGuests(unittest.TestCase):
         self.assertEqual([line for line in lines if "card1" in line], ["guest1: card1"])
         self.assertIn("guest2: 1", lines)
 
+    # runs: full
     def test_failed_guest_ends_the_others(self):
         began = time.monotonic()
         done = boot("sleep", "1000", ":::", "sh", "-c", "exit 9")
@@ -394,6 +407,7 @@ class FromPython(unittest.TestCase):
             guest.stop()
         self.assertEqual((guest.status, guest.why), (143, "stopped"))
 
+    # runs: full
     def test_host_takes_screenshot_and_pulls_device_out(self):
         script = "ls /dev/dri; until ! [ -e /dev/dri/card1 ]; do sleep 0.1; done; echo gone"
         with tempfile.TemporaryDirectory() as directory:
@@ -408,12 +422,14 @@ class FromPython(unittest.TestCase):
                 self.assertEqual(f.read(8), b"\x89PNG\r\n\x1a\n")
         self.assertEqual((guest.status, guest.reports), (0, []))
 
+    # runs: full
     def test_slowly_read_output_arrives_whole(self):
         # This much fits into the queue between the guest and QEMU; QEMU ends with the guest.
         guest = machine.Guest(["head", "-c", "3000000", "/dev/zero"],
                               output=lambda data: time.sleep(len(data) / 1e6)).run()
         self.assertEqual((guest.status, guest.why, len(guest.output)), (0, None, 3000000))
 
+    # runs: full
     def test_wait_for_missing_output_raises_boot_error(self):
         with machine.Guest(["true"]) as guest:
             with self.assertRaisesRegex(machine.BootError, "before it ended"):

@@ -191,6 +191,7 @@ class InGuests(GuestsWithModel):
                           f"== 3 and infiniband.mad.method == {method}")
             self.assertNotEqual(mads, [], f"no MAD of method {method}")
 
+    # runs: full
     def test_two_guests_reach_each_other(self):
         talk = ("if [ $MRFD_GUEST = 0 ]; then ibv_rc_pingpong -n 100; else "
                 "until ibv_rc_pingpong -n 100 10.0.0.1; do sleep 0.2; done; fi")
@@ -204,6 +205,7 @@ class InGuests(GuestsWithModel):
             self.assertRegex(done.stdout, rf"guest{number}: 100 iters in")
             self.assertGreaterEqual(found[FIRST_LID + number, SEND_FIRST], 100, found)
 
+    # runs: full
     def test_model_of_idle_guest_sleeps_in_sandbox(self):
         """The model sleeps if its guest does, in the sandbox that it has narrowed by then."""
         with tempfile.TemporaryDirectory() as logs:
@@ -265,6 +267,7 @@ class InGuests(GuestsWithModel):
         self.assertEqual(process.returncode, machine.BROKEN)
         self.assertIn("the ConnectX model failed: it died of SIGKILL while the guest ran", said)
 
+    # runs: full
     def test_model_ends_with_killed_boot(self):
         process, model = self.running("sh", "-c", "echo here; sleep 1000")
         os.kill(process.pid, signal.SIGKILL)

@@ -163,6 +163,7 @@ class Build(InDirectory):
         return enter("env", f"PKG_CONFIG_PATH={self.rdma_core}/lib/pkgconfig",
                      "make", "-C", "demo", f"OUT={inside(self.directory)}", *words)
 
+    # runs: full
     def test_make_rebuilds_after_changes_only(self):
         self.assertEqual(self.make("-q").returncode, 0)
         for changed in "picture.c", "protocol.h", f"{self.rdma_core}/include/infiniband/verbs.h":
@@ -209,6 +210,7 @@ class Pictures(InDirectory):
         self.check({(0, 199): PAPER, (0, 200): (1, 2, 3), (1279, 599): (1, 2, 3),
                     (640, 600): PAPER}, 64, 20, bytes((1, 2, 3)) * 64 * 20)
 
+    # runs: full
     def test_high_picture_has_paper_left_and_right(self):
         self.check({(239, 0): PAPER, (240, 0): (9, 8, 7), (1039, 799): (9, 8, 7),
                     (1040, 400): PAPER}, 50, 50, bytes((9, 8, 7)) * 50 * 50)
@@ -217,6 +219,7 @@ class Pictures(InDirectory):
         self.check({(0, 0): (100, 101, 102), (1279, 799): (100, 101, 102)}, 2560, 1600,
                    (bytes((50, 51, 52)) + bytes((150, 151, 152))) * 1280 * 1600)
 
+    # runs: full
     def test_enlarged_pixels_keep_their_colours(self):
         self.check({(0, 0): (255, 0, 0), (639, 799): (255, 0, 0), (640, 0): (0, 0, 255)},
                    16, 10, (bytes((255, 0, 0)) * 8 + bytes((0, 0, 255)) * 8) * 10)
@@ -224,13 +227,16 @@ class Pictures(InDirectory):
     def test_grey_picture_is_rendered(self):
         self.check({(0, 0): (77, 77, 77)}, 16, 10, bytes([77]) * 160, GREY)
 
+    # runs: full
     def test_one_bit_grey_is_rendered(self):
         self.check({(0, 0): (255, 255, 255), (1279, 0): (0, 0, 0)}, 16, 10, b"\xff\0" * 10, GREY, 1)
 
+    # runs: full
     def test_palette_picture_is_rendered(self):
         self.check({(0, 0): (4, 5, 6), (1279, 799): (1, 2, 3)}, 16, 10,
                    (b"\1" * 8 + b"\0" * 8) * 10, PALETTE, palette=bytes((1, 2, 3, 4, 5, 6)))
 
+    # runs: full
     def test_sixteen_bit_picture_is_rendered(self):
         self.check({(0, 0): (0x12, 0x56, 0x9a)}, 16, 10, b"\x12\x12\x56\x56\x9a\x9a" * 160, RGB, 16)
 
@@ -240,6 +246,7 @@ class Pictures(InDirectory):
         self.check({(0, 0): (10, 10, 10), (1279, 0): PAPER}, 16, 10,
                    (bytes((10, 255)) * 8 + bytes((10, 0)) * 8) * 10, GREY_ALPHA)
 
+    # runs: full
     def test_picture_one_pixel_wide_is_rendered(self):
         self.check({(639, 0): (5, 5, 5), (638, 0): PAPER}, 1, 3000, bytes((5, 5, 5)) * 3000)
 
@@ -295,13 +302,16 @@ class WholeRun(InDirectory):
         self.assertRegex(done.stdout, r"rate: \d+\.\d MB/s\n")
         self.assertRegex(done.stdout, r"screen matches: yes\n\Z")
 
+    # runs: full
     def test_tux_arrives_on_the_screen(self):
         self.check(demo("--frames", "2"), 2)
 
+    # runs: full
     def test_rgba_noise_of_odd_size_arrives(self):
         png(self.path("a.png"), 333, 777, os.urandom(333 * 777 * 4), RGBA)
         self.check(demo("--picture", self.path("a.png"), "--frames", "1"), 1)
 
+    # runs: full
     def test_interrupt_leaves_nothing_running(self):
         with subprocess.Popen([DEMO, "--frames", "1000"], stderr=subprocess.PIPE, text=True,
                               cwd=TOP, start_new_session=True) as process:

@@ -96,6 +96,7 @@ class Fabric(GuestsWithModel):
     def test_programs_talk_between_two_guests(self):
         self.both("all", "ibv_xsrq_pingpong")
 
+    # runs: full
     def test_programs_talk_over_lossy_reordering_fabric(self):
         with tempfile.TemporaryDirectory() as logs:
             self.both("reliable", "ucmatose", "--log-dir", logs,
@@ -105,12 +106,14 @@ class Fabric(GuestsWithModel):
         for what in "dropped", "duplicated", "reordered":
             self.assertRegex(report, rf"\b[1-9]\d* {what}\b")
 
+    # runs: full
     def test_three_guests_talk(self):
         done = self.boot("--guests", "3", "-m", "512M", "tests/host/three-guests", timeout=900)
         said = done.stdout + done.stderr
         self.assertEqual(done.returncode, 0, said)
         self.assertEqual(done.stdout.count("case rping: ok"), 3, said)
 
+    # runs: full
     def test_dead_fabric_ends_traffic_with_an_error(self):
         """The ports go down, the error comes to whoever has sent something, nothing hangs."""
         our_env = dict(item.split("=", 1) for item in self.env[1::2])

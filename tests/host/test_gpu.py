@@ -46,6 +46,7 @@ class Gpu(unittest.TestCase):
 
 
 class GpuApart(unittest.TestCase):
+    # runs: full
     def test_buffer_without_peer_path_is_in_system_memory(self):
         out = programs.build_tests(["guests/apart"])
         for device in CONNECTX, CONNECTX_PINNED:

@@ -58,6 +58,7 @@ class Guests(unittest.TestCase):
         self.assertNotEqual(a[0][0], b[0][0])
         self.assertEqual(rest, [])
 
+    # runs: full
     def test_kernel_report_belongs_to_running_program(self):
         a, b, c, rest = run(GOOD, PROVOKE.format("WARNING") + GOOD, GOOD)
         self.assertEqual([r[1] for r in a + c], ["ok", "ok"])
@@ -68,6 +69,7 @@ class Guests(unittest.TestCase):
         self.assertNotEqual(a[0][0], c[0][0])
         self.assertEqual(rest, [])
 
+    # runs: full
     def test_hanging_program_is_ended_and_next_runs(self):
         a, b, rest = run(GOOD + "; sleep 1000", GOOD, limit=5)
         self.assertEqual([r[1:] for r in a], [("ok", ""), ("not ok", "still running after 5 s")])
@@ -79,6 +81,7 @@ class Guests(unittest.TestCase):
         self.assertIn("kernel log", [r[0] for r in a])
         self.assertEqual((b[0][1], rest), ("ok", []))
 
+    # runs: full
     def test_selected_case_hides_no_crash_or_report(self):
         one = "echo 1..1; echo ok 1 one; "
         a, b, c, rest = run(one, one + "kill -SEGV $$", PROVOKE.format("WARNING") + one,
@@ -88,6 +91,7 @@ class Guests(unittest.TestCase):
                              ("program", "not ok", "exit status 139 without a failed case")])
         self.assertEqual([r[:2] for r in c], [("one", "ok"), ("kernel log", "not ok")])
         self.assertEqual(rest, [])
+    # runs: full
     def test_oops_ends_program_at_once_and_next_runs(self):
         began = time.monotonic()
         a, b, rest = run(f"({PROVOKE.format('EXCEPTION')}) & sleep 1000", GOOD, limit=500)
@@ -97,17 +101,20 @@ class Guests(unittest.TestCase):
                              ("kernel log", "not ok", head)])
         self.assertEqual((b[0][1], rest), ("ok", []))
 
+    # runs: full
     def test_processes_of_ended_program_are_killed(self):
         count = "echo 1..1; pidof sleep && echo not ok 1 x || echo ok 1 x"
         a, b, rest = run("setsid sleep 1000 & trap '' TERM; " + GOOD, count)
         self.assertEqual([r[1] for r in a + b + rest], ["ok", "ok"])
 
+    # runs: full
     def test_program_that_removes_the_device_fails(self):
         a, b, rest = run("rdma link delete rxe0; " + GOOD, GOOD)
         self.assertEqual([(r[1], r[2]) for r in a], [
             ("ok", ""), ("not ok", "guest-run: cannot go on, rxe0 is gone")])
         self.assertEqual((b[0][1], rest), ("ok", []))
 
+    # runs: full
     def test_late_kernel_report_is_told(self):
         told = []
         guests = pool.Guests(lambda case: told.append((case.title, case.reason)))

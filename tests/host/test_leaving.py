@@ -30,6 +30,7 @@ class Leaving(GuestsWithModel):
         said = process.communicate(timeout=patience(300))
         self.assertEqual(process.returncode, 0, said)
 
+    # runs: full
     def test_model_killed_in_use_is_a_failure(self):
         """QEMU's client ends QEMU (10.1: by an assertion), so the guest cannot be looked at."""
         process, model = self.running(LEAVES, "pulled")
@@ -38,6 +39,7 @@ class Leaving(GuestsWithModel):
         self.assertEqual(process.returncode, machine.BROKEN)
         self.assertIn("the ConnectX model failed: it died of SIGKILL while the guest ran", said)
 
+    # runs: full
     def test_model_destroys_mkeys_of_unbind_quickly(self):
         """The driver destroys thousands of mkeys; the model's part of that is short.
 

@@ -67,12 +67,14 @@ class Lives(GuestsWithModel):
         for guest in 0, 1:
             self.assertEqual(self.ended(guest, done.stdout), ways, said)
 
+    # runs: full
     def test_card_may_be_pulled_out_under_traffic(self):
         status, out, err = self.at_traffic(signal.SIGUSR1)
         self.assertEqual(status, 0, out + err)
         for guest in 0, 1:
             self.assertEqual(self.ended(guest, out), ["pulled"], out + err)
 
+    # runs: full
     def test_peer_of_killed_model_ends_well(self):
         """Its guest dies with it, so the other guest tells."""
         status, out, err = self.at_traffic(signal.SIGKILL)

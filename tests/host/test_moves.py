@@ -33,7 +33,7 @@ class Moves(GuestsWithModel):
 
     def test_traffic_follows_moving_buffers(self):
         settings = [word for item in CONNECTX.settings for word in ("-e", "=".join(item))]
-        for name in {"MRFD_MOVES", "MRFD_SEED"} & set(os.environ):
+        for name in {"MRFD_DEPTH", "MRFD_MOVES", "MRFD_SEED"} & set(os.environ):
             settings += ["-e", f"{name}={os.environ[name]}"]
         done = self.boot("--kernel", KERNEL, "--timeout", "1100", *settings, "-d", "gpu",
                          "-d", "connectx-2", self.program, ":::", self.program, timeout=1200)

@@ -110,6 +110,7 @@ class Shell(unittest.TestCase):
             self.check(f"gcc -Wall -Werror x.c -o x {how} && ./x && rm x",
                        r"peers write 3145728 bytes of GPU memory at 0 with rkey 0x[0-9a-f]+\n")
 
+    # runs: full
     def test_debian_programs_use_our_library(self):
         self.check("ldd /usr/bin/ibv_devices", rf"libibverbs.so.1 => {RDMA}/lib/")
         self.check("/usr/bin/ibv_devices", r"\brxe0\b")
@@ -125,6 +126,7 @@ class Shell(unittest.TestCase):
         self.check("man ibv_reg_mr_fd | cat", r"(?s)NAME\s.*register a memory region.*RETURN VALUE")
         self.check("man -w ls", "/usr/share/man/man1/ls.1")
 
+    # runs: full
     def test_our_programs_and_pyverbs_come_first(self):
         self.check("command -v ibv_devinfo", f"{RDMA}/bin/ibv_devinfo\n")
         self.check("ibv_devinfo", r"hca_id:\s*rxe0\n")

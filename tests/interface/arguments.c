@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
-/* runs: quick debug-full; devices: connectx */
+/* runs: full debug-full; devices: connectx */
 /*
  * Each wrong argument has its errno, by ioctl() and by write(), which have to agree, and leaves
  * the MR unchanged.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
-/* runs: quick debug-full; devices: connectx */
+/* runs: full debug-full; devices: connectx */
 /*
  * The class of a rereg's error tells the state of the MR, and a registration that a kernel with
  * registration by fd refuses is not tried by other means.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
-/* runs: quick debug-full; devices: connectx pinned */
+/* runs: quick debug-full; devices: connectx */
+/* runs: full debug-full; devices: pinned */
 /*
  * Each mistake in a registration by fd has its errno, by the library and by a raw write(), and
  * leaves no MR and no reference on the buffer behind.

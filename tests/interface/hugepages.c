@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
-/* runs: quick debug-full; devices: connectx */
+/* runs: full debug-full; devices: connectx */
 /*
  * A huge page that a registration takes for a hole belongs to nobody else, and goes back to
  * where it came from, also if the registration fails: the pool, the limit of the file system, or

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
-/* runs: quick debug-full; devices: connectx */
+/* runs: full debug-full; devices: connectx */
 /*
  * Each mistake that only an ioctl() or only a write() can have has its errno: attributes, sizes,
  * the header, the memory of the message and of the response.

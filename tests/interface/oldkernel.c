@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
-/* runs: quick debug-full; devices: connectx */
+/* runs: full debug-full; devices: connectx */
 /*
  * On a kernel without registration by fd, or with a provider that does not use it, the library
  * registers by other means, with the same errors; there is no re-registration by fd.

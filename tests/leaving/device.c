@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; guest: gpu; devices: all pinned */
+/* runs: quick debug-full; guest: gpu; devices: all */
+/* runs: full debug-full; guest: gpu; devices: pinned */
 /*
  * The RDMA device is removed from the PCI bus, unbound or unloaded under traffic: both processes
  * learn it, every call of theirs is EIO, no buffer is held, and the same buffers are registered

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; devices: all two */
+/* runs: quick debug-full; devices: rxe */
+/* runs: full debug-full; devices: connectx two */
 /*
  * The device with the memory leaves under an importer on another device, or the importer's
  * device leaves: who stays keeps what is theirs and reaches nothing else, and the memory comes

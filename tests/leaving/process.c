@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; guest: gpu; devices: all pinned */
+/* runs: quick debug-full; guest: gpu; devices: all */
+/* runs: full debug-full; guest: gpu; devices: pinned */
 /*
  * A process with MRs of all kinds of memory, under traffic both ways, is killed, exits, closes
  * its context or passes it on: its peer gets errors, nothing is left, and no packet reaches the

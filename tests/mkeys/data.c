@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; guest: gpu; devices: all pinned */
+/* runs: quick debug-full; guest: gpu; devices: all */
+/* runs: full debug-full; guest: gpu; devices: pinned */
 /*
  * An mkey that is a list of pieces of MRs (KLM), or of other lists, is one range of bytes from
  * address 0 on, over memory of every kind.  Its edges and rights count, and those of the MRs.

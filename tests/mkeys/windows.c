@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; guest: gpu; devices: all pinned */
+/* runs: quick debug-full; guest: gpu; devices: all */
+/* runs: full debug-full; guest: gpu; devices: pinned */
 /*
  * Memory windows on memfds and dma-bufs: edges, rights and invalidation.  When the region ends
  * or gets other memory, the window leads nowhere, unless the device holds the region while it

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# runs: quick; devices: all
+# runs: quick; devices: rxe
+# runs: full; devices: connectx
 """The examples of device memory (demo/dm) compile, and do what they are for, with several
 peers at once: a lock excludes, a counter counts each addition once, and what is sent from
 device memory arrives."""

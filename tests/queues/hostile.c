@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
-/* runs: quick; devices: connectx */
+/* runs: full; devices: connectx */
 /*
  * Whatever a process writes into the mapped queues of its QP, at any time, breaks only this QP:
  * the kernel uses one checked copy of each work request.

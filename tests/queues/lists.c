@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
-/* runs: quick; devices: connectx */
+/* runs: full; devices: connectx */
 /*
  * All elements of a list of SGEs or of inline data are sent, whatever function posts them, and
  * data that does not fit is refused.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; guest: gpu; devices: all pinned */
+/* runs: quick debug-full; guest: gpu; devices: all */
+/* runs: full debug-full; guest: gpu; devices: pinned */
 /*
  * After a rereg data goes to the new memory, with the new rights and PD, and not one byte to the
  * old memory: from every kind of memory to every other, with every combination of flags.

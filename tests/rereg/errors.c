@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: all */
-/* runs: quick debug-full; devices: pinned */
+/* runs: full debug-full; devices: pinned */
 /*
  * A rereg that fails reports the class of the error and the reason, and the MR is unchanged: its
  * fields, keys, memory, rights and PD.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full kcsan; guest: gpu; devices: rxe */
-/* runs: quick debug-full; guest: gpu; devices: connectx pinned */
+/* runs: quick debug-full; guest: gpu; devices: connectx */
+/* runs: full debug-full; guest: gpu; devices: pinned */
 /*
  * An MR moves between two buffers under traffic: each packet uses only one of them, and after
  * the call none touches the old one.  Nothing is lost, and no operation fails but one with a key

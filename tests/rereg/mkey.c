@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; guest: gpu; devices: all pinned */
+/* runs: quick debug-full; guest: gpu; devices: all */
+/* runs: full debug-full; guest: gpu; devices: pinned */
 /*
  * Changes of rights for which mlx5 needs another key, relaxed ordering, and optional flags that
  * nobody knows: the MR has the same memory, which is pinned or imported once, and data goes

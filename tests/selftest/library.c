@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick; devices: all */
+/* runs: quick; devices: rxe */
+/* runs: full; devices: connectx */
 /*
  * The tests' own library: a case ends as it should (case.h, harness.h), and memory that was
  * never opened, or only in part, can be closed.
