@@ -32,8 +32,8 @@ series: ## write the patches of each series as mails to build/series; SIGNOFF="N
 check-series: ## prove that each series applies, builds and is clean, patch by patch
 	@scripts/check-series
 
-kernel: ## build the kernel, print its path; DEBUG=1 with every checker
-	@scripts/kernel $(if $(DEBUG),--debug)
+kernel: ## build the kernel and its modules, print its path; DEBUG=1 with every checker
+	@scripts/kernel --modules $(if $(DEBUG),--debug)
 
 rdma-core: ## build rdma-core, print its path
 	@scripts/rdma-core
@@ -55,6 +55,6 @@ distclean: clean ## remove the cache too
 
 # Report what the host lacks before anything is built.
 ready:
-	@kit/ready kernel$(if $(DEBUG),-debug) rdma-core-obj perftest-obj connectx connectx-test
+	@kit/ready kernel$(if $(DEBUG),-debug)-modules rdma-core-obj perftest-obj connectx connectx-test
 
 .PHONY: help demo check bench shell scoreboard report series check-series kernel rdma-core perftest connectx update clean distclean ready

@@ -113,11 +113,15 @@ need() {
 		! any "$cache/$1"-*.git.stamp || return 0
 		case $1 in *-linux) takes "$1" cache 2300 ;; *) takes "$1" cache 50 ;; esac
 		;;
+	kernel*-modules)
+		need "${1%-modules}"
+		[ -e "$build/${1%-modules}/modules" ] || takes "$1" build 100
+		;;
 	kernel*)
 		need rootfs
 		[ ! -e "$build/$1/bzImage" ] || return 0
 		case $1 in kernel-stock*) need linux-stock ;; *) need linux ;; esac
-		case $1 in kernel-debug) takes "$1" build 650 ;; *) takes "$1" build 350 ;; esac
+		case $1 in kernel-debug) takes "$1" build 550 ;; *) takes "$1" build 250 ;; esac
 		;;
 	check-*) # a tree and objects of check-series
 		[ ! -e "$build/check-series/${1#check-}-obj" ] || return 0

@@ -62,13 +62,15 @@ misuse() {
 
 # --- Products ----------------------------------------------------------------
 
-# produce PRODUCT KEY RECIPE [ARGUMENT...]: make PRODUCT by running RECIPE, unless it was
-# made from what the function KEY prints now.  Call it as a command of its own, not left
-# of || or && and not in a condition: these switch off set -e inside RECIPE.
+# produce [--with OTHER] PRODUCT KEY RECIPE [ARGUMENT...]: make PRODUCT by running RECIPE,
+# unless it was made from what the function KEY prints now.  Call it as a command of its own,
+# not left of || or && and not in a condition: these switch off set -e inside RECIPE.
+# --with: never while OTHER is made, which has the same build directory.
 produce() {
-	local key
+	local key other=
+	[ "$1" != --with ] || { other=$2; shift 2; }
 	key=$("$2")
-	is_made "$1" "$key" || locked "$1" remake "$@"
+	is_made "$1" "$key" || locked "${other:-$1}" remake "$@"
 }
 
 is_made() { [ -e "$1" ] && [ "$(cat "$1.stamp" 2>/dev/null)" = "$2" ]; }

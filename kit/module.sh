@@ -17,8 +17,8 @@ build_module() {
 		*) misuse "unknown argument: $arg" ;;
 		esac
 	done
-	ready "kernel${variant:+-${variant#--}}"
-	image=$("$top/scripts/kernel" ${variant:+"$variant"})
+	ready "kernel${variant:+-${variant#--}}-modules"
+	image=$("$top/scripts/kernel" --modules ${variant:+"$variant"})
 	place=$name${variant:+-${variant#--}}
 	module=$build/$place/mrfd_$name.ko
 	produce "$module" module_key module_recipe

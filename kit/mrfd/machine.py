@@ -124,6 +124,13 @@ def kernel_image(kernel="base"):
 
 
 @functools.cache
+def kernel_modules(kernel="base"):
+    """The directory of a kernel's modules, as a path inside; they are built if needed."""
+    image = tool("kernel", "--modules", *KERNELS[kernel])
+    return inside(os.path.join(os.path.dirname(image), "modules"))
+
+
+@functools.cache
 def gpu_module(kernel="base"):
     """The path inside of the module for the GPU of the tests; it is built if needed."""
     if kernel not in KERNELS or kernel == "stock":
@@ -424,8 +431,8 @@ class Guest:
             yield "tty=%d %d" % tuple(self.tty)
         if self.stdin:
             yield "stdin=1"
-        if self.kernel in KERNELS:
-            yield f"modules={inside(os.path.dirname(kernel_image(self.kernel)))}/modules"
+        if self.kernel in KERNELS and not set(MODELS).isdisjoint(self.devices):
+            yield f"modules={kernel_modules(self.kernel)}"  # of its ConnectX
         for item in env.items():
             yield "env=%s=%s" % item
         gpu = [f"{GUEST}/gpu", gpu_module(self.kernel)] if self._has_gpu() else []

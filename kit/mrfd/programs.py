@@ -404,6 +404,8 @@ def build(programs):
     if "kernel" in needs:  # made here, before two threads could do it at once
         machine.init_program()
         machine.accelerator()
+    for kernel in {p.kernel for p in programs if p.device and p.device.qemu}:  # a ConnectX
+        machine.kernel_modules(kernel)
     for kernel in {program.kernel for program in programs if program.gpu}:
         machine.gpu_module(kernel)
     targets = [program.target for program in programs if program.target]

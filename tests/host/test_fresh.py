@@ -31,11 +31,9 @@ case $1 in
 configure) touch "$path/build.ninja" ;;
 compile)
 	for path; do
-		case $path in *.part.*)
-			echo image >"$here${path#/mrfd}"
-			mkdir "$here${path#/mrfd}.modules" ;;
-		esac
+		case $path in *.part.*) echo image >"$here${path#/mrfd}" ;; esac
 	done ;;
+compile_modules) mkdir "$path" ;;
 compile_perftest) mkdir -p "$here/build/perftest-obj" ;;
 esac
 '''
@@ -95,6 +93,29 @@ class FreshTest(ProjectTest):
         (self.project / 'build/kernel/bzImage').unlink()
         self.assertEqual(self.calls('kernel'), ['compile'], 'no image')
         self.assertEqual(self.calls('kernel'), [])
+
+    def test_modules_are_made_when_asked_for_and_follow_the_image(self):
+        self.assertEqual(self.calls('kernel'), ['compile'])
+        self.assertFalse((self.project / 'build/kernel/modules').exists())
+        image = self.project / 'build/kernel/bzImage'
+        before = image.stat().st_mtime_ns
+        self.assertEqual(self.calls('kernel', '--modules'), ['compile_modules'])
+        self.assertEqual(self.calls('kernel', '--modules'), [])
+        self.assertEqual(self.calls('kernel'), [])
+        self.assertEqual(image.stat().st_mtime_ns, before)
+        self.write(self.project / 'build/linux', {'a.c': 'long a;\n'})
+        self.assertEqual(self.calls('kernel'), ['compile'])
+        self.assertEqual(self.calls('kernel', '--modules'), ['compile_modules'],
+                         'those of an older image')
+        self.assertEqual(self.calls('kernel', '--modules', '--debug'),
+                         ['compile', 'compile_modules'])
+
+    def test_module_of_the_tests_makes_the_modules(self):
+        self.write(self.project, {'tests/steps/a.c': 'int a;\n'})
+        self.stub('kit/module.sh', (self.project / 'kit/module.sh').read_text().replace(
+            'publish "$part"', 'touch "$part"; publish "$part"'))
+        self.assertEqual(self.calls('steps'), ['compile', 'compile_modules', 'compile_module'])
+        self.assertEqual(self.calls('steps'), [])
 
     def test_config_fragment_rebuilds_its_kernels_only(self):
         self.calls('kernel')

@@ -281,7 +281,8 @@ class FrontTest(ProjectTest):
                 ['rootfs', '--debgu'], ['rootfs', 'more'], ['sources', 'linux', '--debgu'],
                 ['sources', 'linux', 'perftest'], ['join', 'windows'], ['join', 'linux', 'perftest'],
                 ['refresh', 'windows'], ['refresh', 'linux', 'perftest'], ['kernel', '--debgu'],
-                ['kernel', '--stock', 'more'], ['rdma-core', '--stock', '--debgu'], ['perftest', 'more'],
+                ['kernel', '--stock', 'more'], ['kernel', '--modules', 'more'],
+                ['rdma-core', '--stock', '--debgu'], ['perftest', 'more'],
                 ['connectx', 'more'], ['gpu', '--debgu'],
                 ['series', 'windows'], ['check-series', '--quick', 'windows'], ['enter', '--debgu']):
             with self.subTest(name=name, arguments=arguments):

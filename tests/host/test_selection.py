@@ -160,6 +160,7 @@ def built(pattern):
                              build_tests=lambda targets: made.extend(targets)), \
             mock.patch.multiple(machine, kernel_image=made.append, accelerator=mock.DEFAULT,
                                 gpu_module=lambda kernel: made.append("gpu"),
+                                kernel_modules=lambda kernel: made.append(f"{kernel} modules"),
                                 init_program=mock.DEFAULT):
         programs.build(selection.select(pattern, "base"))
     return sorted(made)
@@ -208,9 +209,13 @@ class Built(unittest.TestCase):
                 ("kunit: rxe_mr: test_index", ["base"]),
                 (MR, ["base", "rdma-core"]),
                 (DATA, ["access/data", "base", "rdma-core"]),
-                ("programs/libfabric", ["base", "gpu", "programs/libfabric", "rdma-core"]),
-                ("programs/perftest_gpu", ["base", "gpu", "perftest", "rdma-core"]),
-                ("programs/readme", ["base", "rdma-core"])):
+                ("programs/libfabric", ["base", "base modules", "gpu", "programs/libfabric",
+                                        "rdma-core"]),
+                ("programs/perftest_gpu", ["base", "base modules", "gpu", "perftest", "rdma-core"]),
+                ("programs/readme", ["base", "rdma-core"]),
+                ("rxe/access/data", ["access/data", "base", "rdma-core"]),
+                ("connectx/access/data", ["access/data", "base", "base modules", "connectx",
+                                          "rdma-core"])):
             self.assertEqual(built(pattern), made, pattern)
 
 
