@@ -28,7 +28,7 @@ sleep "$(cat "$here/sleep" 2>/dev/null || echo 0)"
 [ ! -e "$here/fail" ] || exit 1
 for path; do path=$here${path#/mrfd}; done
 case $1 in
-configure) touch "$path/build.ninja" ;;
+configure) touch "$path/build.ninja"; mkdir -p "$path"/providers/{rxe,mlx5} ;;
 compile)
 	for path; do
 		case $path in *.part.*) echo image >"$here${path#/mrfd}" ;; esac
@@ -132,6 +132,26 @@ class FreshTest(ProjectTest):
         self.edit('scripts/rdma-core', 'ninja -C', 'ninja -v -C')
         self.assertEqual(self.calls('rdma-core'), ['compile'], 'a flag of ninja')
         self.assertEqual(self.calls('rdma-core'), [])
+
+    def test_rdma_core_builds_for_one_provider(self):
+        self.assertEqual(self.calls('rdma-core', '--provider', 'rxe'), ['configure', 'compile'])
+        self.assertEqual(self.calls('rdma-core', '--provider', 'rxe'), [])
+        self.assertEqual(self.calls('rdma-core', '--provider', 'mlx5'), ['compile'])
+        self.assertEqual(self.calls('rdma-core', '--provider', 'rxe'), [], 'of the same source')
+        self.assertEqual(self.calls('rdma-core'), ['compile'])
+        self.assertEqual(self.calls('rdma-core', '--provider', 'mlx5'), [], 'the whole build has it')
+
+    def test_provider_build_replaces_that_of_other_source(self):
+        tree = self.project / 'build/rdma-core'
+        for first, then in ([], ['--provider', 'rxe']), (['--provider', 'rxe'], []), \
+                (['--provider', 'rxe'], ['--provider', 'mlx5']):
+            with self.subTest(first=first, then=then):
+                self.write(tree, {'a.c': 'int a;\n'})
+                self.calls('rdma-core', *first)
+                self.write(tree, {'a.c': 'long a;\n'})
+                self.assertEqual(self.calls('rdma-core', *then), ['compile'])
+                self.write(tree, {'a.c': 'int a;\n'})
+                self.assertEqual(self.calls('rdma-core', *first), ['compile'])
 
     def test_perftest_is_rebuilt_after_changes_only(self):
         self.calls('rdma-core')

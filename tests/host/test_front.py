@@ -293,7 +293,8 @@ class FrontTest(ProjectTest):
 
     def test_missing_argument_is_named(self):
         for name, *arguments in (['sources'], ['join', '--stock'], ['refresh'], ['enter'],
-                                 ['series', '--signoff'], ['series', '--tree', '/nowhere'],
+                                 ['rdma-core', '--provider'],
+                                 ['rdma-core', '--provider', 'windows'], ['series', '--signoff'], ['series', '--tree', '/nowhere'],
                                  ['refresh', '--from', '/nowhere', 'linux']):
             with self.subTest(name=name, arguments=arguments):
                 done = self.script(name, *arguments)
