@@ -71,6 +71,18 @@ produce() {
 	[ "$1" != --with ] || { other=$2; shift 2; }
 	key=$("$2")
 	is_made "$1" "$key" || locked "${other:-$1}" remake "$@"
+	[ -z "${MRFD_MADE-}" ] || : >"$MRFD_MADE/${1//\//%}"
+}
+
+# made PRODUCT [LINE]: if PRODUCT was found fresh, or made, earlier in the same run of
+# scripts/check, print LINE, or PRODUCT, and exit.  Such a run uses one build of each product,
+# and to find out whether one is still fresh takes seconds.  MRFD_MADE is the directory of the
+# run that has a file for each of these products.
+made() {
+	if [ -n "${MRFD_MADE-}" ] && [ -e "$MRFD_MADE/${1//\//%}" ] && [ -e "$1.stamp" ]; then
+		echo "${2-$1}"
+		exit
+	fi
 }
 
 is_made() { [ -e "$1" ] && [ "$(cat "$1.stamp" 2>/dev/null)" = "$2" ]; }

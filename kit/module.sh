@@ -17,10 +17,11 @@ build_module() {
 		*) misuse "unknown argument: $arg" ;;
 		esac
 	done
-	ready "kernel${variant:+-${variant#--}}-modules"
-	image=$("$top/scripts/kernel" --modules ${variant:+"$variant"})
 	place=$name${variant:+-${variant#--}}
 	module=$build/$place/mrfd_$name.ko
+	made "$module"
+	ready "kernel${variant:+-${variant#--}}-modules"
+	image=$("$top/scripts/kernel" --modules ${variant:+"$variant"})
 	produce "$module" module_key module_recipe
 	echo "$module"
 }

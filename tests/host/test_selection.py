@@ -143,9 +143,9 @@ class Devices(unittest.TestCase):
                                            "other/rdma-core/test_mr"]})
 
     def test_needs_of_device_are_built_for_it_only(self):
-        other = dataclasses.replace(RXE, name="other", needs=("model",))
+        other = dataclasses.replace(RXE, name="other", needs=("model",), qemu=("model",))
         with mock.patch.object(programs, "DEVICES", [RXE, other]):
-            self.assertIn("model", built("other/access/data"))
+            self.assertLessEqual({"model", "base modules"}, set(built("other/access/data")))
             self.assertNotIn("model", built("rxe/access/data"))
 
 
@@ -209,13 +209,9 @@ class Built(unittest.TestCase):
                 ("kunit: rxe_mr: test_index", ["base"]),
                 (MR, ["base", "rdma-core"]),
                 (DATA, ["access/data", "base", "rdma-core"]),
-                ("programs/libfabric", ["base", "base modules", "gpu", "programs/libfabric",
-                                        "rdma-core"]),
-                ("programs/perftest_gpu", ["base", "base modules", "gpu", "perftest", "rdma-core"]),
-                ("programs/readme", ["base", "rdma-core"]),
-                ("rxe/access/data", ["access/data", "base", "rdma-core"]),
-                ("connectx/access/data", ["access/data", "base", "base modules", "connectx",
-                                          "rdma-core"])):
+                ("programs/libfabric", ["base", "gpu", "programs/libfabric", "rdma-core"]),
+                ("programs/perftest_gpu", ["base", "gpu", "perftest", "rdma-core"]),
+                ("programs/readme", ["base", "rdma-core"])):
             self.assertEqual(built(pattern), made, pattern)
 
 
