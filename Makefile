@@ -8,6 +8,7 @@ MAKEFLAGS += --no-print-directory
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
+demo: NEEDS = $(if $(filter connectx,$(DEVICE)),kernel-modules connectx,kernel) rdma-core-obj
 demo: ready ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png; DEVICE=connectx for moving pictures into VRAM by mlx5
 	@scripts/demo $(if $(DEVICE),"--$$DEVICE") $(if $(PICTURE),--picture "$$PICTURE")
 
@@ -55,6 +56,6 @@ distclean: clean ## remove the cache too
 
 # Report what the host lacks before anything is built.
 ready:
-	@kit/ready kernel$(if $(DEBUG),-debug)-modules rdma-core-obj perftest-obj connectx connectx-test
+	@kit/ready $(or $(NEEDS),kernel$(if $(DEBUG),-debug)-modules rdma-core-obj perftest-obj connectx connectx-test)
 
 .PHONY: help demo check bench shell scoreboard report series check-series kernel rdma-core perftest connectx update clean distclean ready

@@ -92,7 +92,10 @@ locked() {
 	local lock
 	mkdir -p "${1%/*}"
 	exec {lock}>"$1.lock"
-	flock -n "$lock" || { say "$prog: waiting for another run that makes $1"; flock "$lock"; }
+	if ! flock -n "$lock"; then # a run beside this one shows what it makes
+		[ -n "${MRFD_STEPS-}" ] || say "$prog: waiting for another run that makes $1"
+		flock "$lock"
+	fi
 	shift
 	"$@"
 	exec {lock}>&-
@@ -140,11 +143,11 @@ ours_key() {
 
 # --- Steps and the userland --------------------------------------------------
 
-# step LOG TITLE COMMAND...: run a long command with its output in build/logs/LOG.  On a
-# terminal show title and seconds, in CI a line for each minute and one at the end.  On
-# failure show the end of the log and exit.  Call it as a command of its own, like produce.
+# step LOG TITLE COMMAND...: run a long command with its output in build/logs/LOG.  Meanwhile
+# kit/progress shows how far it is.  On failure show the end of the log and exit.  Call it as
+# a command of its own, like produce.
 step() {
-	local log=$logs/$1 title=$2 start=$SECONDS pid status=0 minute=1
+	local log=$logs/$1 title=$2 start=$SECONDS pid shown status=0 tell
 	shift 2
 	mkdir -p "$logs"
 	set -m # a process group of its own, so that Ctrl-C ends all of it
@@ -153,20 +156,14 @@ step() {
 	set +m
 	# shellcheck disable=SC2064 # expand $pid now
 	trap "kill -TERM -- -$pid 2>/dev/null; exit 130" INT TERM
-	if [ ! -t 2 ]; then
-		while kill -0 "$pid" 2>/dev/null; do
-			sleep 0.2
-			[ $((SECONDS - start)) -lt $((60 * minute)) ] || say "$title ... $((60 * minute++)) s"
-		done
-	else
-		while kill -0 "$pid" 2>/dev/null; do
-			printf '\r%s ... %ds ' "$title" $((SECONDS - start)) >&2
-			sleep 1
-		done
-		printf '\r' >&2
-	fi
+	exec {tell}> >(exec python3 -SE "$top/kit/progress" "$log" "$title" "$cache/steps" >&2 2>/dev/null)
+	shown=$!
 	wait "$pid" || status=$?
 	trap - INT TERM
+	[ "$status" != 0 ] || (echo made >&"$tell") 2>/dev/null || true
+	exec {tell}>&-
+	wait "$shown" || true
+	[ ! -t 2 ] || printf '\r\033[K' >&2 # a step beside this one may have written a line
 	if [ "$status" != 0 ]; then
 		say "$title ... FAILED after $((SECONDS - start)) s; the end of $log:"
 		if [ -s "$log" ]; then tail -n 40 "$log" >&2; else say "(nothing is in it)"; fi

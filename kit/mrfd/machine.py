@@ -100,6 +100,30 @@ def tool(*command, where=SCRIPTS):
     return done.stdout.strip()
 
 
+def tools(*commands):
+    """What tool() returns of each command; they run side by side.  If one fails, or this is
+    interrupted, the others end.  Each has a process group, so that all of it can be ended."""
+    with tempfile.TemporaryDirectory(prefix="mrfd-steps-") as steps:
+        running = [subprocess.Popen([os.path.join(SCRIPTS, command[0]), *command[1:]], text=True,
+                                    stdout=subprocess.PIPE, process_group=0,
+                                    env={**os.environ, "MRFD_STEPS": steps})
+                   for command in commands]
+        failed = []
+        try:
+            while not failed and any(program.poll() is None for program in running):
+                time.sleep(0.1)
+                failed = [command for command, program in zip(commands, running)
+                          if program.poll()]
+        finally:
+            for program in running:
+                if program.poll() is None:
+                    os.killpg(program.pid, signal.SIGTERM)
+            lines = [program.communicate()[0].strip() for program in running]
+    if failed:
+        raise BootError(f"scripts/{' '.join(failed[0])} failed")
+    return lines
+
+
 def check_kernel(kernel):
     """BootError if that is neither the name of a kernel nor the path of an image."""
     if kernel in KERNELS:

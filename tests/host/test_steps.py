@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Tests of long steps: what is shown of how far one is, on a terminal and elsewhere, the
+estimate of what is left, and how a step ends that fails or is interrupted."""
+
+import importlib.machinery
+import importlib.util
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import unittest.mock
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+from project import TOP, ProjectTest  # noqa: E402
+
+
+def load():
+    """kit/progress as a module."""
+    loader = importlib.machinery.SourceFileLoader('progress', str(TOP / 'kit/progress'))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader('progress', loader))
+    with unittest.mock.patch.object(sys, 'dont_write_bytecode', True):
+        loader.exec_module(module)
+    return module
+
+
+progress = load()
+
+KBUILD = b'''objects there before: 0
+make: Entering directory '/mrfd/build/linux'
+  GEN     Makefile
+  HOSTCC  scripts/kallsyms
+  CC      init/main.o
+  AS      arch/x86/entry/entry_64.o
+  AR      init/built-in.a
+  CC [M]  drivers/a.o
+  LD      vmlinux
+drivers/b.c: warning: CC is a word
+'''
+
+
+class Reading(unittest.TestCase):
+    def count(self, *pieces, in_all=None):
+        count = progress.Count(in_all)
+        for piece in pieces:
+            count.read(piece)
+        return count.done, count.total, count.whole
+
+    def test_objects_of_make(self):
+        self.assertEqual(self.count(KBUILD), (4, None, True))
+        self.assertEqual(self.count(KBUILD, in_all=10), (4, 10, True))
+
+    def test_pieces_end_anywhere(self):
+        for at in range(len(KBUILD)):
+            self.assertEqual(self.count(KBUILD[:at], KBUILD[at:], in_all=10), (4, 10, True), at)
+
+    def test_ninja_says_it(self):
+        log = b'ninja: Entering directory\n[1/20] Building C object a.o\n[2/20] Linking [7/9] x\n'
+        self.assertEqual(self.count(log), (2, 20, True))
+
+    def test_objects_that_were_there_count(self):
+        self.assertEqual(self.count(b'objects there before: 5\n  CC      a.o\n', in_all=10),
+                         (6, 10, False))
+
+    def test_nobody_knows_how_many_are_made_again(self):
+        self.assertEqual(self.count(b'objects there before: 10\n  CC      a.o\n', in_all=10),
+                         (1, None, False))
+        self.assertEqual(self.count(b'  CC      a.o\n', in_all=10), (1, None, False))
+
+    def test_more_than_there_should_be_is_all(self):
+        self.assertEqual(self.count(KBUILD, in_all=3), (3, 3, True))
+
+    def test_other_logs_count_nothing(self):
+        self.assertEqual(self.count(b'cc -c a.c\n-- Looking for x\nI: downloading [1/2]\n'),
+                         (0, None, False))
+
+
+class InDirectory(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.dir = pathlib.Path(directory.name)
+        self.log = self.dir / 'a.log'
+
+    def record(self, name='a.log'):
+        return progress.Record(str(self.dir / 'steps'), name)
+
+
+class Estimate(InDirectory):
+    def test_without_a_record_by_the_part_that_is_made(self):
+        self.assertEqual(self.record().left(30, 0.25), 90)
+
+    def test_too_early_to_say(self):
+        self.assertIsNone(self.record().left(30, 0))
+        self.assertIsNone(self.record().left(1, 0.5))
+
+    def test_the_last_build_tells_at_once_and_this_one_by_and_by(self):
+        self.record().save(100, 200, [(at * 2, at) for at in range(101)])
+        record = self.record()
+        self.assertEqual((record.objects, record.seconds), (100, 200))
+        self.assertEqual(record.left(0, 0), 200)
+        self.assertEqual(record.left(10, 0.10), 135)  # half by its pace, of 100 s; half by 200 s
+        self.assertEqual(record.left(25, 0.50), 25)
+
+    def test_what_takes_long_at_the_end_is_not_forgotten(self):
+        # The objects take 60 s, and then it links for 40 s.
+        self.record().save(100, 100, [(at * 0.6, at) for at in range(101)])
+        self.assertAlmostEqual(self.record().left(60, 1), 40)
+        self.assertAlmostEqual(self.record().left(60, 0.5), 140)
+
+    def test_a_part_of_a_build_is_no_record(self):
+        self.record().save(100, 200, [(200, 100)])
+        self.record().save(4, 2, [(2, 4)])
+        self.assertEqual(self.record().objects, 100)
+
+    def test_a_record_that_cannot_be_read_is_none(self):
+        path = self.dir / 'steps/a.json'
+        path.parent.mkdir()
+        for text in '', '[]', '{"objects": 9}', '{"objects": 9, "seconds": 1, "curve": [1, 2]}':
+            path.write_text(text)
+            self.assertIsNone(self.record().objects, text)
+
+    def test_a_first_build_of_the_kernel_knows_how_many(self):
+        for name in 'kernel.log', 'kernel-debug.log', 'kernel-stock.log':
+            self.assertGreater(self.record(name).objects, 1000)
+
+    def test_the_step_keeps_a_build_from_scratch_only(self):
+        for text, kept in ('objects there before: 3\n  CC      a.o\n', False), (KBUILD.decode(), True):
+            self.log.write_text(text)
+            progress.Step(str(self.log), 'title', str(self.dir / 'steps')).end()
+            self.assertEqual((self.dir / 'steps/a.json').exists(), kept)
+        self.assertEqual(json.loads((self.dir / 'steps/a.json').read_text())['objects'], 4)
+
+
+class Lines(InDirectory):
+    """What is written, by a clock that jumps a second each time it is waited."""
+
+    def shown(self, terminal, seconds, log=None, columns=80, last=b'made\n', beside=None):
+        """What is written while make makes an object a second, of 100."""
+        now, written = [0], []
+
+        def wait(*_):
+            now[0] += 1
+            with open(self.log, 'ab') as file:
+                file.write(b'  CC      a.o\n' if log is None else log)
+            return ([0] if now[0] >= seconds else [], [], [])
+        self.log.write_text('objects there before: 0\n')
+        answers = [last, b''] if last else [b'']
+        with (unittest.mock.patch.object(progress.time, 'monotonic', lambda: now[0]),
+              unittest.mock.patch.object(progress.select, 'select', wait),
+              unittest.mock.patch.multiple(progress.os, isatty=lambda _: terminal,
+                                           read=lambda *_: answers.pop(0), get_terminal_size=lambda _:
+                                           os.terminal_size((columns, 24))),
+              unittest.mock.patch.object(progress, 'write', written.append)):
+            step = progress.Step(str(self.log), 'building it', str(self.dir / 'steps'))
+            step.count.in_all = 100 if log is None else None
+            self.made = progress.show(step, beside or progress.Beside(None))
+        return written
+
+    def test_a_terminal_has_one_line_that_moves(self):
+        written = self.shown(True, 31)
+        self.assertEqual(written[9], '\rbuilding it: 10 of 100 objects, 0:10, about 1:30 left\033[K')
+        self.assertEqual(written[29], '\rbuilding it: 30 of 100 objects, 0:30, about 1:10 left\033[K')
+        self.assertEqual(written[-1], '\r\033[K')
+        self.assertNotIn('\n', ''.join(written))
+
+    def test_it_fits_into_the_terminal(self):
+        self.assertEqual(self.shown(True, 11, columns=20)[9], '\rbuilding it: 10 of \033[K')
+
+    def test_a_log_has_a_line_a_minute(self):
+        written = self.shown(False, 130)
+        self.assertEqual(written, ['building it: 60 of 100 objects, 1:00, about 0:40 left\n',
+                                   'building it: 100 of 100 objects, 2:00, about 0:00 left\n'])
+        self.assertEqual(self.shown(False, 59), [])
+
+    def test_without_objects_there_is_the_time(self):
+        self.assertEqual(self.shown(False, 61, log=b'text\n'), ['building it: 1:00\n'])
+
+    def test_it_ends_as_the_step_does(self):
+        self.shown(True, 3)
+        self.assertTrue(self.made)
+        self.shown(True, 3, last=b'')
+        self.assertFalse(self.made)
+
+    def test_of_two_side_by_side_the_first_writes_for_both(self):
+        one, two = progress.Beside(str(self.dir / 'both')), progress.Beside(str(self.dir / 'both'))
+        os.mkdir(self.dir / 'both')
+        one.name, two.name = f'1-{os.getpid()}', f'2-{os.getppid()}'
+        self.log.write_text('[3/12] x\n')
+        step = progress.Step(str(self.log), 'one', str(self.dir / 'steps'))
+        step.look()
+        step.begin -= 10
+        self.assertEqual(one.line(step), 'one: 3 of 12 objects, 0:10, about 0:30 left')
+        self.assertIsNone(two.line(progress.Step('/no/log', 'two', str(self.dir / 'steps'))))
+        self.assertEqual(one.line(step), 'one: 3/12, about 0:30 left | two: 0:00')
+        one.end()
+        self.assertEqual(two.line(step), 'one: 3 of 12 objects, 0:10, about 0:30 left')
+        (self.dir / 'both/0-999999999').write_text('one that was killed')
+        self.assertIn('one: 3', two.line(step))
+
+
+class Steps(ProjectTest):
+    """step() in a program of the kit."""
+
+    def program(self, command):
+        """A program with one product, made by a step."""
+        self.stub('scripts/work', '. "${0%/*}/../kit/lib.sh"\n'
+                  f'work() {{\n{command}\n}}\n'
+                  'key() { echo k; }\n'
+                  'recipe() { step work.log "working" work; touch "$build/it"; }\n'
+                  'produce "$build/it" key recipe\necho it\n')
+        self.product, self.stamp = self.project / 'build/it', self.project / 'build/it.stamp'
+
+    OBJECTS = 'for n in 1 2 3 4; do echo "[$n/4] a.o"; sleep 0.7; done'
+
+    def test_in_a_pipe(self):
+        self.program(self.OBJECTS)
+        done = self.script('work')
+        self.assertEqual((done.returncode, done.stdout), (0, 'it\n'))
+        self.assertRegex(done.stderr, r'\Aworking \.\.\. done in \d s\n\Z')
+        self.assertTrue(self.stamp.exists())
+        self.assertEqual(json.loads((self.cache / 'steps/work.json').read_text())['objects'], 4)
+
+    def on_terminal(self):
+        """Start the program with a terminal for its messages."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen([self.project / 'scripts/work'], env=self.env, stderr=theirs,
+                                   stdout=subprocess.PIPE, start_new_session=True)
+        os.close(theirs)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(os.close, ours)
+        return process, ours
+
+    def read(self, terminal, until=None):
+        text = ''
+        while until is None or not re.search(until, text):
+            try:
+                text += os.read(terminal, 1000).decode()
+            except OSError:
+                break
+        return text
+
+    def test_on_a_terminal(self):
+        self.program(self.OBJECTS)
+        process, terminal = self.on_terminal()
+        text = self.read(terminal)
+        self.assertEqual(process.wait(), 0)
+        self.assertRegex(text, r'\rworking: [1-3] of 4 objects, 0:0[0-3]')
+        self.assertRegex(text, r'\r\x1b\[Kworking \.\.\. done in \d s\r\n\Z')
+        self.assertEqual(text.count('\n'), 1)
+
+    def test_the_end_of_the_log_of_one_that_fails(self):
+        self.program('seq 100; exit 3')
+        done = self.script('work')
+        self.assertEqual((done.returncode, done.stdout), (1, ''))
+        self.assertRegex(done.stderr, r'\Aworking \.\.\. FAILED after \d s; the end of .*work\.log:\n61\n')
+        self.assertTrue(done.stderr.endswith('\n100\n'))
+        self.assertFalse(self.stamp.exists())
+        self.assertFalse((self.cache / 'steps/work.json').exists())
+
+    def test_an_interrupt_ends_all_of_it(self):
+        for number in signal.SIGINT, signal.SIGTERM:
+            with self.subTest(number=number):
+                self.program('echo $BASHPID >"$build/pid"; sleep 60 & echo $! >>"$build/pid"; wait')
+                process, terminal = self.on_terminal()
+                self.read(terminal, 'working')
+                pids = [int(pid) for pid in (self.project / 'build/pid').read_text().split()]
+                self.assertEqual(len(pids), 2)
+                begin = time.monotonic()
+                os.killpg(process.pid, number)
+                self.assertEqual(process.wait(), 130)
+                self.assertLess(time.monotonic() - begin, 10)
+                self.read(terminal)  # until nobody has the terminal open, kit/progress too
+                for _ in range(50):
+                    if not any(os.path.exists(f'/proc/{pid}') for pid in pids):
+                        break
+                    time.sleep(0.1)
+                else:
+                    self.fail('processes are left')
+                self.assertFalse(self.product.exists() or self.stamp.exists())
+
+    def test_it_works_without_what_shows_it(self):
+        self.stub('kit/progress', 'import sys\nsys.exit(1)\n')
+        self.program('echo made')
+        done = self.script('work')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r'\Aworking \.\.\. done in \d s\n\Z')
+
+
+if __name__ == '__main__':
+    unittest.main()
