@@ -156,7 +156,7 @@ class Build(InDirectory):
 
     def setUp(self):
         super().setUp()
-        self.rdma_core = inside(machine.tool("rdma-core"))
+        self.rdma_core = inside(machine.tool("rdma-core", "--provider", "rxe"))
         self.assertEqual(self.make().returncode, 0)
 
     def make(self, *words):
@@ -287,8 +287,40 @@ time to register: 1.500 ms
         status, out, err = self.verdict(data, data[:-1] + bytes([data[-1] ^ 1]))
         self.assertEqual(status, 1)
         self.assertIn("screen matches: NO\n", out)
+        self.assertTrue(os.path.exists(os.path.join(OUT, "proof.png")))
         self.assertIn("demo: the screen is not what was sent: 1 of 1024000 pixels differ, "
                       "the first at x 1279, y 799", err)
+
+
+class Proof(InDirectory):
+    """demo/proof.py"""
+
+    ROWS = "registered: bochs-drm, dma-buf\n      rate: 81.9 MB/s\n"
+
+    def colours(self, *places):
+        """The size of the picture, and what is at these places."""
+        done = subprocess.run([os.path.join(TOP, "scripts", "enter"), "python3", "demo/proof.py",
+                               *(inside(self.path(f"{name}.png")) for name in ("sent", "screen", "proof"))],
+                              cwd=TOP, text=True, input=self.ROWS, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        done = enter("python3", "-c", "from PIL import Image; "
+                     f"i = Image.open({inside(self.path('proof.png'))!r}).convert('RGB'); "
+                     f"print(i.size, [i.getpixel(p) for p in {list(places)!r}])")
+        return done.stdout.strip()
+
+    def test_both_pictures_are_side_by_side_above_the_table(self):
+        png(self.path("sent.png"), 1280, 800, bytes((200, 10, 10)) * 1280 * 800)
+        png(self.path("screen.png"), 1280, 800, bytes((10, 10, 200)) * 1280 * 800)
+        self.assertEqual(self.colours((300, 200), (900, 200), (5, 5)),
+                         "(1200, 526) [(200, 10, 10), (10, 10, 200), (255, 255, 255)]")
+
+    def test_it_is_small(self):
+        noise = os.urandom(1280 * 800 * 3)
+        for name in "sent", "screen":
+            png(self.path(f"{name}.png"), 1280, 800, noise)
+        self.colours()
+        self.assertLess(os.path.getsize(self.path("proof.png")), 500000, "even of noise")
 
 
 class WholeRun(InDirectory):
@@ -301,6 +333,7 @@ class WholeRun(InDirectory):
         self.assertRegex(done.stdout, rf"written: {frames * 4096000} bytes")
         self.assertRegex(done.stdout, r"rate: \d+\.\d MB/s\n")
         self.assertRegex(done.stdout, r"screen matches: yes\n\Z")
+        self.assertIn("this table are in build/demo/proof.png\n", done.stderr)
 
     # runs: full
     def test_tux_arrives_on_the_screen(self):
