@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+# runs: quick
 """Tests of long steps: what is shown of how far one is, on a terminal and elsewhere, the
 estimate of what is left, and how a step ends that fails or is interrupted."""
 
