@@ -15,10 +15,10 @@ leak detector names the program that allocated the memory.
 
 kit/guest/run starts the programs in the guest.
 
-There may be two lanes, each with a guest of its own.  They are for the debug
-kernel, where most programs keep one CPU busy and a boot or a leak scan takes half
-a minute.  On the other kernels two guests slow each other down too much to gain
-anything.
+There are two lanes, each with a guest of its own.  On the debug kernel, where most programs
+keep one CPU busy and a boot or a leak scan takes half a minute, both take programs in
+guests.  On the other kernels two guests slow each other down too much to gain anything; there
+one lane takes the programs that run on the host, which need one CPU mostly.
 """
 
 import os
@@ -173,13 +173,23 @@ def by_guest(programs):
     return [program for group in groups.values() for program in group]
 
 
-def in_lanes(lanes, programs, run):
-    """Call run(program, guests) for each program, with one thread for each of the
-    Guests in lanes, and end the Guests.  An exception in a thread is raised here at
-    once."""
-    left, ends = iter(programs), queue.Queue()
+def lanes_of(programs, kernel):
+    """For each lane an iterator of its programs; lanes may have one in common."""
+    ordered = by_guest(programs)
+    if kernel == "debug":
+        return [iter(ordered)] * LANES
+    here = [program for program in ordered if program.guest() is None]
+    there = [program for program in ordered if program.guest() is not None]
+    return [iter(lane) for lane in (here, there) if lane]
 
-    def work(guests):
+
+def in_lanes(lanes, run):
+    """Call run(program, guests) for each program, with one thread for each pair of Guests and
+    an iterator of programs in lanes, and end the Guests.  An exception in a thread is raised
+    here at once."""
+    ends = queue.Queue()
+
+    def work(guests, left):
         try:
             for program in left:
                 run(program, guests)
@@ -187,8 +197,8 @@ def in_lanes(lanes, programs, run):
             ends.put(None)
         except BaseException as error:  # pylint: disable=broad-except
             ends.put(error)
-    for guests in lanes:
-        threading.Thread(target=work, args=(guests,), daemon=True).start()
+    for lane in lanes:
+        threading.Thread(target=work, args=lane, daemon=True).start()
     for _ in lanes:
         error = ends.get()
         if error:

@@ -5,19 +5,6 @@ and ends with scripts/enter; so a signal for it needs its number out here."""
 import os
 
 
-def cpu_seconds():
-    """The CPU time of this process and of all that come from it, those that have ended and
-    were waited for among them."""
-    ticks = 0
-    for pid in (os.getpid(), *below(os.getpid())):
-        try:
-            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
-                ticks += sum(map(int, stat.read().rpartition(")")[2].split()[11:15]))
-        except OSError:
-            pass  # it has ended
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 def below(pid):
     """The processes that come from this one: {pid: the name of its program}"""
     parents, found = {}, {}

@@ -140,10 +140,23 @@ class Lanes(unittest.TestCase):
         def program(name, lane):
             both.wait()  # each program waits for another one
             ran.append((name, lane))
-        pool.in_lanes(lanes, list("abcdef"), program)
+        left = iter("abcdef")
+        pool.in_lanes([(lane, left) for lane in lanes], program)
         self.assertEqual(sorted(name for name, lane in ran), list("abcdef"))
         self.assertEqual([sum(lane is x for name, lane in ran) for x in lanes], [3, 3])
         self.assertTrue(all(lane.ended for lane in lanes))
+
+    def test_programs_of_host_and_guests_have_lanes(self):
+        class Some:
+            def __init__(self, name, guest):
+                self.name, self.guest = name, lambda: guest
+        some = [Some("a", {"gpu": 0}), Some("b", None), Some("c", {"gpu": 1}), Some("d", {"gpu": 0})]
+
+        def names(kernel):
+            return [[program.name for program in lane] for lane in pool.lanes_of(some, kernel)]
+        self.assertEqual(names("base"), [["b"], ["a", "d", "c"]])
+        self.assertEqual(names("debug")[0], ["a", "d", "b", "c"])
+        self.assertIs(*pool.lanes_of(some, "debug"))
 
     def test_error_in_one_lane_is_raised_at_once(self):
         release, ended = threading.Event(), []
@@ -155,7 +168,7 @@ class Lanes(unittest.TestCase):
             release.wait(30)
             ended.append(name)
         with self.assertRaisesRegex(machine.BootError, "no QEMU"):
-            pool.in_lanes([Lane(), Lane()], ["a", "b"], program)
+            pool.in_lanes([(Lane(), iter("a")), (Lane(), iter("b"))], program)
         self.assertEqual(ended, [])
 
 
