@@ -94,6 +94,7 @@ class SelectedCases(Check):
             "ok     host/x: tests.host.test_x.T.test_good", "", "1 passed, 0 failed, 0 skipped"]))
         self.assertEqual(self.cases(), [("test_good", "ok")])
 
+    # runs: full
     def test_make_passes_the_pattern_unchanged(self):
         shutil.copy(os.path.join(TOP, "Makefile"), self.top)
         env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
@@ -118,6 +119,7 @@ class SelectedCases(Check):
         self.assertIn("(expected failure: it is known)", out[0])
         self.assertEqual((status, out[-1]), (1, "0 passed, 0 failed, 1 skipped"))
 
+    # runs: full
     def test_pattern_runs_every_matching_case(self):
         self.check("test_good")
         self.assertEqual(self.cases(), [("test_good", "ok")] * 2)
@@ -153,6 +155,7 @@ class Mistakes(Check):
         self.assertEqual(self.check("--full", "--since", "HEAD")[0], 2)
         self.assertEqual(self.check("--full", "host/x")[0], 2)
 
+    # runs: full
     def test_invalid_seed_exits_with_2(self):
         for seed in "abc", "-1", "0x10000000000000000":
             status, _, err = self.check("host/x", MRFD_SEED=seed)
@@ -160,6 +163,7 @@ class Mistakes(Check):
             self.assertIn(f"MRFD_SEED={seed}: it must be a number", err)
         self.assertEqual(self.check("U.test_good", MRFD_SEED="0x5f")[0], 0)
 
+    # runs: full
     def test_unwritable_build_directory_is_named(self):
         self.write("build", "")
         for program, words in ("check", ["host/x"]), ("report", []):
@@ -192,6 +196,7 @@ class Ends(Check):
             self.assertEqual(self.cases(), [("test_bad", "not ok"), ("test_good", "ok"),
                                             ("test_known", "skip"), ("run", "not ok")])
 
+    # runs: full
     def test_closed_stdout_exits_as_by_sigpipe(self):
         with self.start("host/x") as process:
             process.stdout.close()

@@ -117,6 +117,7 @@ class FreshTest(ProjectTest):
         self.assertEqual(self.calls('steps'), ['compile', 'compile_modules', 'compile_module'])
         self.assertEqual(self.calls('steps'), [])
 
+    # runs: full
     def test_config_fragment_rebuilds_its_kernels_only(self):
         self.calls('kernel')
         self.calls('kernel', '--debug')
@@ -141,6 +142,7 @@ class FreshTest(ProjectTest):
         self.assertEqual(self.calls('rdma-core'), ['compile'])
         self.assertEqual(self.calls('rdma-core', '--provider', 'mlx5'), [], 'the whole build has it')
 
+    # runs: full
     def test_provider_build_replaces_that_of_other_source(self):
         tree = self.project / 'build/rdma-core'
         for first, then in ([], ['--provider', 'rxe']), (['--provider', 'rxe'], []), \
@@ -153,11 +155,13 @@ class FreshTest(ProjectTest):
                 self.write(tree, {'a.c': 'int a;\n'})
                 self.assertEqual(self.calls('rdma-core', *first), ['compile'])
 
+    # runs: full
     def test_perftest_is_rebuilt_after_changes_only(self):
         self.calls('rdma-core')
         self.check_inputs('perftest', 'perftest', ['compile_perftest'],
                           ['configure', 'compile', 'compile_perftest'])
 
+    # runs: full
     def test_new_rdma_core_or_recipe_rebuilds_perftest(self):
         self.calls('perftest')
         self.write(self.project / 'build/rdma-core', {'a.c': 'long a;\n'})
@@ -179,6 +183,7 @@ class FreshTest(ProjectTest):
         self.assertEqual(self.calls('kernel'), ['compile'])
         self.assertEqual(self.calls('kernel'), [])
 
+    # runs: full
     def test_killed_build_is_repeated(self):
         self.calls('kernel')
         self.write(self.project / 'build/linux', {'a.c': 'long a;\n'})
@@ -250,6 +255,7 @@ class CacheTest(ProjectTest):
         self.assertNotIn(self.made('rootfs'), (first, second))
         self.assertEqual(self.calls(), 1)
 
+    # runs: full
     def test_failed_userland_is_made_again(self):
         (self.dir / 'fail').touch()
         done = self.script('rootfs')
@@ -288,6 +294,7 @@ class CacheTest(ProjectTest):
         self.made('sources', 'perftest')
         self.assertEqual(self.calls(), 0)
 
+    # runs: full
     def test_failed_update_leaves_the_source(self):
         self.fake_debian()
         source = self.made('sources', 'perftest')
@@ -296,6 +303,7 @@ class CacheTest(ProjectTest):
         self.assertEqual(self.made('sources', 'perftest'), source)
         self.assertEqual(self.git(source, 'show', 'base:version'), '25')
 
+    # runs: full
     def test_other_recipe_has_its_own_source(self):
         self.fake_debian()
         source = self.made('sources', 'perftest')

@@ -63,6 +63,7 @@ class JoinTest(JoinedTest):
         self.assertTrue(os.access(self.tree / 'drivers/new/run', os.X_OK))
         self.assertFalse(os.access(self.tree / 'drivers/new/new.c', os.X_OK))
 
+    # runs: full
     def test_same_input_gives_same_commits(self):
         self.join()
         first = self.git(self.tree, 'rev-parse', 'mrfd')
@@ -72,12 +73,14 @@ class JoinTest(JoinedTest):
 
     # What join leaves alone
 
+    # runs: full
     def test_second_join_touches_nothing(self):
         self.join()
         before = self.change_times()
         self.join()
         self.assertEqual(self.change_times(), before)
 
+    # runs: full
     def test_edit_of_new_file_touches_that_file_only(self):
         self.join()
         before = self.change_times()
@@ -88,12 +91,14 @@ class JoinTest(JoinedTest):
         self.assertEqual(changed, ['drivers/new/new.c'])
         self.assertEqual((self.tree / 'drivers/new/new.c').read_text(), 'long new;\n')
 
+    # runs: full
     def test_change_of_mode_alone_is_joined(self):
         self.join()
         (self.project / 'kernel/drivers/new/new.c').chmod(0o755)
         self.join()
         self.assertTrue(os.access(self.tree / 'drivers/new/new.c', os.X_OK))
 
+    # runs: full
     def test_removed_patch_and_its_files_leave_the_tree(self):
         self.join()
         (self.project / 'patches/linux-6.12/0002-new-Add-a-driver.patch').unlink()
@@ -111,6 +116,7 @@ class JoinTest(JoinedTest):
         self.assertIn('would be lost', said)
         self.assertEqual((self.tree / 'drivers/b.c').read_text(), 'int mine;\n')
 
+    # runs: full
     def test_commits_in_the_tree_are_kept(self):
         self.join()
         self.write(self.tree, {'drivers/b.c': 'int mine;\n'})
@@ -120,6 +126,7 @@ class JoinTest(JoinedTest):
         self.assertIn('scripts/refresh', self.join_fails())
         self.assertEqual(self.git(self.tree, 'rev-parse', 'HEAD'), mine)
 
+    # runs: full
     def test_untracked_files_in_the_tree_are_kept(self):
         self.join()
         self.write(self.tree, {'drivers/a.o': 'object', 'notes.txt': 'mine'})
@@ -142,6 +149,7 @@ class JoinTest(JoinedTest):
         self.assertEqual(done.stdout.strip(), str(odd / 'build/series/linux'), done.stderr)
         self.assertEqual(len(list((odd / 'build/series/linux').glob('*.patch'))), 3)
 
+    # runs: full
     @unittest.skipUnless(os.getuid() == 0, 'needs root, to work on what another user owns')
     def test_project_may_belong_to_another_user(self):
         self.run_in(self.dir, 'chown', '-R', 'nobody', self.project)
@@ -160,6 +168,7 @@ class JoinTest(JoinedTest):
                 self.assertIn('drivers/a.c', said)
                 self.assertIn('+long line_2;', said)
 
+    # runs: full
     def test_patch_of_missing_file_names_the_file(self):
         (self.upstream / 'drivers/a.c').unlink()
         (self.upstream / 'drivers/link.c').unlink()
@@ -167,12 +176,14 @@ class JoinTest(JoinedTest):
         self.assertIn('0001-a-Make-line-two-long.patch', said)
         self.assertIn('drivers/a.c: not in the source', said)
 
+    # runs: full
     def test_rejected_later_patch_is_named(self):
         self.write(self.upstream, {'Makefile': 'obj-m += a.o\n'})
         said = self.join_fails()
         self.assertIn('0002-new-Add-a-driver.patch', said)
         self.assertNotIn('0001-', said)
 
+    # runs: full
     def test_join_resumes_after_source_is_mended(self):
         good = (self.upstream / 'Makefile').read_text()
         self.write(self.upstream, {'Makefile': 'obj-m += a.o\n'})
@@ -185,6 +196,7 @@ class JoinTest(JoinedTest):
         self.write(self.project, {'kernel/drivers/new/orphan.c': '\n'})
         self.assertIn('drivers/new/orphan.c', self.join_fails())
 
+    # runs: full
     def test_missing_new_file_is_named(self):
         (self.project / 'kernel/drivers/new/new.c').unlink()
         self.assertIn('drivers/new/new.c', self.join_fails())
@@ -202,6 +214,7 @@ class JoinTest(JoinedTest):
         self.assertEqual((self.tree / 'drivers/new/new.c').read_text(), 'long new;\n')
         self.assertFalse((self.tree / '.git/mrfd-checkout').exists())
 
+    # runs: full
     def test_interrupted_first_checkout_is_finished(self):
         self.join()
         whole = set(self.change_times())
@@ -241,6 +254,7 @@ class JoinTest(JoinedTest):
         self.join()
         self.assertEqual(self.git(self.tree, 'rev-parse', 'mrfd^{tree}'), head)
 
+    # runs: full
     def test_refresh_keeps_edits_that_were_not_joined(self):
         self.join()
         self.write(self.project, {'kernel/drivers/new/new.c': 'long new;\n'})
@@ -250,6 +264,7 @@ class JoinTest(JoinedTest):
         self.assertIn('scripts/join', done.stderr)
         self.assertEqual(self.sources(), before)
 
+    # runs: full
     def test_refresh_works_after_refused_join(self):
         self.join()
         self.write(self.tree, {'drivers/b.c': 'int mine;\n'})
@@ -262,6 +277,7 @@ class JoinTest(JoinedTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue((self.project / 'patches/linux-6.12/0003-b-Mine.patch').exists())
 
+    # runs: full
     def test_refresh_can_follow_refresh(self):
         self.join()
         for n in 'one', 'two':
@@ -316,6 +332,7 @@ class JoinTest(JoinedTest):
         self.assertNotIn('SPDX', cover)
         self.assertNotIn(str(self.dir), cover)
 
+    # runs: full
     def test_series_takes_relative_tree_and_output(self):
         self.join()
         self.script('series', 'linux')
@@ -324,6 +341,7 @@ class JoinTest(JoinedTest):
         names = {path.name for path in (self.project / 'build/series/linux').iterdir()}
         self.assertEqual({path.name for path in (self.dir / 'out/linux').iterdir()}, names)
 
+    # runs: full
     def test_series_without_signoff_says_so(self):
         done = self.script('series', 'linux')
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -332,6 +350,7 @@ class JoinTest(JoinedTest):
         self.assertIn('From: mrfd <mrfd@localhost>\n', patch)
         self.assertNotIn('Signed-off-by', patch)
 
+    # runs: full
     def test_series_is_reproducible_and_drops_stale_files(self):
         def read():
             return {p.name: p.read_text() for p in (self.project / 'build/series/linux').iterdir()}
@@ -341,6 +360,7 @@ class JoinTest(JoinedTest):
         self.script('series', 'linux')
         self.assertEqual(read(), first)
 
+    # runs: full
     def test_malformed_signoff_is_refused(self):
         for wrong in ('A Tester', 'a@example.org', '<a@example.org>', 'A <a@b> <c@d>'):
             with self.subTest(wrong=wrong):
@@ -348,6 +368,7 @@ class JoinTest(JoinedTest):
                 self.assertEqual(done.returncode, 1)
                 self.assertIn('as in: --signoff', done.stderr)
 
+    # runs: full
     def test_project_without_patches_is_passed_over(self):
         done = self.script('series')
         self.assertEqual(done.returncode, 0, done.stderr)

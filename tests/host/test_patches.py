@@ -89,6 +89,7 @@ class PatchesTest(JoinedTest):
             ['a: Make line two long: 01-long', 'new: Add a driver: 02-new',
              'a: Make line two short: 03-short'])
 
+    # runs: full
     def test_series_number_gives_the_order(self):
         (self.patches / '02-new').rename(self.patches / '04-new')
         self.join()
@@ -104,17 +105,20 @@ class PatchesTest(JoinedTest):
                 self.assertIn('01-long 02-new 03-short', said)
                 (self.patches / place).unlink()
 
+    # runs: full
     def test_series_without_cover_letter_is_refused(self):
         (self.patches / '02-new/cover.md').unlink()
         self.assertIn('02-new/0001-new-Add-a-driver.patch', self.join_fails())
         self.series_fails('02-new/0001-new-Add-a-driver.patch', 'cover.md')
 
+    # runs: full
     def test_cover_letter_beside_series_is_refused(self):
         self.write(self.patches, {'cover.md': COVER.format('All')})
         self.assertIn('either one series or several', self.join_fails())
 
     # refresh
 
+    # runs: full
     def test_refresh_after_join_changes_nothing(self):
         before = self.sources()
         self.join()
@@ -135,6 +139,7 @@ class PatchesTest(JoinedTest):
         self.join()
         self.assertEqual(self.git(self.tree, 'rev-parse', 'mrfd^{tree}'), tree)
 
+    # runs: full
     def test_refresh_keeps_cover_letter_of_empty_series(self):
         self.join()
         self.git(self.tree, 'reset', '-q', '--hard', 'HEAD~')
@@ -148,6 +153,7 @@ class PatchesTest(JoinedTest):
         self.refused('"b: Mine" names no series', 'as in: Series: NN-name',
                      '01-long 02-new 03-short', 'NN-name/cover.md')
 
+    # runs: full
     def test_refresh_refuses_unknown_series(self):
         self.join()
         self.commit('b: Mine\n\nSeries: 05-mine')
@@ -156,16 +162,19 @@ class PatchesTest(JoinedTest):
         self.made('refresh', 'linux')
         self.assertTrue((self.patches / '05-mine/0001-b-Mine.patch').exists())
 
+    # runs: full
     def test_refresh_refuses_commit_of_two_series(self):
         self.join()
         self.commit('b: Mine\n\nSeries: 02-new\nSeries: 03-short')
         self.refused('more than one series: 02-new, 03-short')
 
+    # runs: full
     def test_refresh_refuses_commit_out_of_order(self):
         self.join()
         self.commit('b: Mine\n\nSeries: 01-long')
         self.refused('of the series 01-long and comes after a commit of 03-short', 'rebase -i base')
 
+    # runs: full
     def test_refresh_of_single_series_refuses_names(self):
         shutil.rmtree(self.patches / '02-new')
         shutil.rmtree(self.patches / '03-short')
@@ -218,6 +227,7 @@ class PatchesTest(JoinedTest):
                     '02-new/cover.md': COVER.format('New') + f'\nDepends on: 01-long, {wrong}\n'})
                 self.series_fails(f'02-new/cover.md depends on {wrong}, ', 'these are: 01-long')
 
+    # runs: full
     def test_malformed_cover_letter_is_named(self):
         for text, said in (('# Title\nText\n', 'second line'), ('# T\n\n' + 'x' * 76, '75 columns'),
                            ('# T\n\n\xe9\n', 'ASCII')):
@@ -264,12 +274,14 @@ class PatchesTest(JoinedTest):
             'ok 6 linux: checkpatch --strict: 02-new/0001-new-Add-a-driver.patch',
             'ok 7 linux: checkpatch --strict: 03-short/0001-a-Make-line-two-short.patch'])
 
+    # runs: full
     def test_unnamed_dependency_is_found(self):
         self.write(self.patches, {'03-short/cover.md': COVER.format('A short line')})
         said = self.check()
         self.assertIn('ok 3 linux: 02-new applies to the pristine source', said)
         self.assertIn('not ok 4 linux: 03-short applies to the pristine source', said)
 
+    # runs: full
     def test_dependencies_are_transitive(self):
         shutil.copytree(self.patches / '02-new', self.patches / '04-last')
         self.write(self.patches, {
