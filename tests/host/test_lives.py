@@ -60,7 +60,9 @@ class Lives(GuestsWithModel):
         return process.returncode, said + out, err
 
     def test_process_or_device_may_vanish_under_traffic(self):
-        ways = ["killed", "exits", "removed", "killed"]
+        ways = ["killed", "removed"]
+        if os.environ.get("MRFD_DEPTH") != "quick":
+            ways += ["exits", "killed"]
         done = self.boot(*self.guests(*ways), timeout=600)
         said = done.stdout + done.stderr
         self.assertEqual(done.returncode, 0, said)
