@@ -455,8 +455,8 @@ class Guest:
             yield "tty=%d %d" % tuple(self.tty)
         if self.stdin:
             yield "stdin=1"
-        if self.kernel in KERNELS and not set(MODELS).isdisjoint(self.devices):
-            yield f"modules={kernel_modules(self.kernel)}"  # of its ConnectX
+        if self.kernel in KERNELS and self._has_connectx():
+            yield f"modules={kernel_modules(self.kernel)}"
         for item in env.items():
             yield "env=%s=%s" % item
         gpu = [f"{GUEST}/gpu", gpu_module(self.kernel)] if self._has_gpu() else []
@@ -502,6 +502,10 @@ class Guest:
         for device in devices:
             words += ["-device", device]
         return words
+
+    def _has_connectx(self):
+        """Whether a device is a ConnectX model, also one that was started by hand."""
+        return any(device in MODELS or "vfio-user-pci" in device for device in self.devices)
 
     def _has_gpu(self):
         return any(gpu in self.devices for gpu in GPUS)
