@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full kcsan; devices: rxe */
-/* runs: quick debug-full; devices: connectx */
+/* runs: full debug-full; devices: connectx */
 /*
  * Data moves between device memory and ordinary memory, in every direction, by every operation,
  * with the device memory at either end.

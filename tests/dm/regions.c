@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; devices: all */
+/* runs: quick debug-full; devices: rxe */
+/* runs: full debug-full; devices: connectx */
 /*
  * One piece of device memory has several regions, at any offsets, with different rights: each
  * reaches its own range and no other byte, and permits what its own rights say.

@@ -143,6 +143,7 @@ class Command(unittest.TestCase):
         done = boot("printf", "%s\\0", *words)
         self.assertEqual(done.stdout.split(b"\0")[:-1], [os.fsencode(w) for w in words])
 
+    # runs: full
     def test_ten_megabytes_of_output_arrive_whole(self):
         done = boot("seq", "1400000")
         wanted = "".join(f"{i}\n" for i in range(1, 1400001)).encode()

@@ -94,6 +94,7 @@ class FreshTest(ProjectTest):
         self.assertEqual(self.calls('kernel'), ['compile'], 'no image')
         self.assertEqual(self.calls('kernel'), [])
 
+    # runs: full
     def test_modules_are_made_when_asked_for_and_follow_the_image(self):
         self.assertEqual(self.calls('kernel'), ['compile'])
         self.assertFalse((self.project / 'build/kernel/modules').exists())
@@ -110,6 +111,7 @@ class FreshTest(ProjectTest):
         self.assertEqual(self.calls('kernel', '--modules', '--debug'),
                          ['compile', 'compile_modules'])
 
+    # runs: full
     def test_module_of_the_tests_makes_the_modules(self):
         self.write(self.project, {'tests/steps/a.c': 'int a;\n'})
         self.stub('kit/module.sh', (self.project / 'kit/module.sh').read_text().replace(
@@ -134,6 +136,7 @@ class FreshTest(ProjectTest):
         self.assertEqual(self.calls('rdma-core'), ['compile'], 'a flag of ninja')
         self.assertEqual(self.calls('rdma-core'), [])
 
+    # runs: full
     def test_rdma_core_builds_for_one_provider(self):
         self.assertEqual(self.calls('rdma-core', '--provider', 'rxe'), ['configure', 'compile'])
         self.assertEqual(self.calls('rdma-core', '--provider', 'rxe'), [])
@@ -169,6 +172,7 @@ class FreshTest(ProjectTest):
         self.edit('kit/perftest.sh', 'autoreconf -fi', 'autoreconf -f -i')
         self.assertEqual(self.calls('perftest'), ['compile_perftest'])
 
+    # runs: full
     def test_failed_build_is_repeated(self):
         self.calls('kernel')
         self.write(self.project / 'build/linux', {'a.c': 'long a;\n'})

@@ -203,6 +203,7 @@ class JoinTest(JoinedTest):
 
     # Interruption
 
+    # runs: full
     def test_interrupted_checkout_is_finished(self):
         self.join()
         self.write(self.project, {'kernel/drivers/new/new.c': 'long new;\n'})
@@ -286,6 +287,7 @@ class JoinTest(JoinedTest):
             done = self.script('refresh', 'linux')
             self.assertEqual(done.returncode, 0, done.stderr)
 
+    # runs: full
     def test_refresh_refuses_uncommitted_edits(self):
         self.join()
         before = self.sources()
@@ -321,6 +323,7 @@ class JoinTest(JoinedTest):
 
             Signed-off-by: Jörg Tester <joerg@example.org>'''))
 
+    # runs: full
     def test_cover_letter_has_text_and_diffstat(self):
         self.script('series', '--signoff', 'A Tester <a@example.org>', 'linux')
         cover = (self.project / 'build/series/linux/0000-cover-letter.patch').read_text()

@@ -39,6 +39,7 @@ class Driver(unittest.TestCase):
     def test_driver_can_be_unbound_in_use(self):
         self.leaves("unbind")
 
+    # runs: full
     def test_driver_can_be_unbound_while_process_forks(self):
         device.need("pci")
         with subprocess.Popen([sys.executable, "-c", FORKS, device.NAME],
@@ -48,6 +49,7 @@ class Driver(unittest.TestCase):
             self.leaves("unbind")
             self.assertEqual(forks.wait(60), 0)
 
+    # runs: full
     def test_device_unbound_in_use_can_be_reset(self):
         self.leaves("reset")
 

@@ -31,11 +31,13 @@ class Perftest(PerftestCase):
             for way in REGISTERED:
                 self.check(tool, "vgem", way, "-s", "4096", size=4096)
 
+    # runs: full
     def test_atomic_tests_use_vgem_buffers(self):
         device.need("atomics")
         self.check("ib_atomic_bw", "vgem", "fd")
         self.check("ib_atomic_lat", "vgem", "fd")
 
+    # runs: full
     def test_write_latency_uses_other_drm_drivers(self):
         for driver in ["virtio"] + ["bochs"] * device.can("io-memory"):
             for way in REGISTERED:
