@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; guest: steps; devices: all */
-/* runs: full debug-full; guest: steps; devices: pinned */
+/* runs: quick debug-full; guest: steps; devices: rxe */
+/* runs: full debug-full; guest: steps; devices: connectx pinned */
 /*
  * Every other step of reg, rereg and dereg fails once: a command that the firmware refuses, a
  * UMR that fails, each step of the exporter, pinning and mapping.  The errno is right and
