@@ -43,6 +43,7 @@ FIXTURE_VARIANT(exported)
 
 FIXTURE_VARIANT_ADD(exported, on_its_own_device) { { false, false } };
 FIXTURE_VARIANT_ADD(exported, to_another_device) { { false, true } };
+/* runs: full */
 FIXTURE_VARIANT_ADD(exported, from_another_device) { { true, false } };
 
 static inline int export_fd(const struct dm *dm)
