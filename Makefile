@@ -12,7 +12,7 @@ demo: NEEDS = $(if $(filter connectx,$(DEVICE)),kernel-modules connectx,kernel) 
 demo: ready ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png; DEVICE=connectx for moving pictures into VRAM by mlx5
 	@scripts/demo $(if $(DEVICE),"--$$DEVICE") $(if $(PICTURE),--picture "$$PICTURE")
 
-check: ready ## run the tests, in a quarter of an hour; FULL=1 all there is, SINCE=commit all that changes since then may affect, T=pattern some (see scripts/check --help); DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
+check: ready ## run the tests; FULL=1 all there is, SINCE=commit all that changes since then may affect, T=pattern some (see scripts/check --help); DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
 	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(FULL),--full) $(if $(SINCE),--since "$$SINCE") $(if $(T),"$$T")
 
 bench: ready ## measure registration and transfer, and the ConnectX model; tables and plots in build/bench
