@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: rxe */
 /* runs: full; devices: connectx */
 /*
  * Another process, another PD, a dead key or a missing right permits no operation on an MR, be
