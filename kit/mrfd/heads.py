@@ -20,6 +20,7 @@ import os
 import re
 from dataclasses import dataclass
 
+from mrfd.machine import BootError
 from mrfd.paths import TOP
 
 # A full run has all that the quick one on the same kernel has.
@@ -33,7 +34,7 @@ LINES = 10      # at the head, in which the lines stand
 SUITE = os.path.join(TOP, "tests/rdma-core.runs")
 
 
-class BadHead(Exception):
+class BadHead(BootError):
     """A test does not say where it runs, or not in a way that is understood."""
 
 
