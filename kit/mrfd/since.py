@@ -199,12 +199,15 @@ class Affected:
 
     def __init__(self, revision):
         self.revision = revision
-        commit, self.paths = changed(revision)
-        self.predicate = any_of(*(rule_of(path, commit) for path in self.paths))
+        commit, paths = changed(revision)
+        self.rules = {path: rule_of(path, commit) for path in paths}
 
     def __call__(self, program):
-        return self.predicate(program)
+        return any(rule(program) for rule in self.rules.values())
 
-    def reasons(self):
-        """Lines: what has changed."""
-        yield f"{len(self.paths)} files changed since {self.revision}"
+    def reasons(self, programs):
+        """Lines: what has changed, and how many of these programs it may affect."""
+        yield f"{len(self.rules)} files changed since {self.revision}"
+        for path, rule in self.rules.items():
+            count = sum(map(rule, programs))
+            yield f"{path}: " + (f"{count} programs at the full depth" if count else "no program")

@@ -40,6 +40,14 @@ class Affected(unittest.TestCase):
         self.assertEqual(affected("devices/connectx/test/test_cq.c"), {"model/cq"})
         self.assertEqual(affected("tests/programs/readme.py"), of("programs/readme"))
 
+    def test_the_run_says_what_each_file_affects(self):
+        with mock.patch.object(since, "changed",
+                               lambda _: ("HEAD", ["README.de.txt", "tests/programs/readme.py"])):
+            self.assertEqual(list(since.Affected("HEAD").reasons(OURS)), [
+                "2 files changed since HEAD",
+                f"README.de.txt: {len(OURS)} programs at the full depth",
+                "tests/programs/readme.py: 2 programs at the full depth"])
+
     def test_a_helper_affects_what_links_it(self):
         found = affected("tests/lib/hugepages.c")
         self.assertIn("rxe/interface/hugepages", found)
