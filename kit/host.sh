@@ -59,8 +59,12 @@ check_tools() {
 	if [ -n "${room[rootfs:cache]-}" ]; then
 		pairs+=(mmdebstrap:mmdebstrap)
 		[ "$(id -u)" = 0 ] || pairs+=(newuidmap:uidmap)
-		[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
 	fi
+	case ${!room[*]} in
+	*rootfs:* | *source-*)
+		[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
+		;;
+	esac
 	for pair in "${pairs[@]}"; do
 		command -v "${pair%:*}" >/dev/null || missing+=("${pair#*:}")
 	done
@@ -109,7 +113,6 @@ need() {
 	source-*)
 		case $1 in *-linux) own=${LINUX_SRC-} ;; *-rdma-core) own=${RDMA_CORE_SRC-} ;; esac
 		[ -z "$own" ] || return 0
-		need rootfs
 		! any "$cache/$1"-*.git.stamp || return 0
 		case $1 in *-linux) takes "$1" cache 2300 ;; *) takes "$1" cache 50 ;; esac
 		;;

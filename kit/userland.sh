@@ -8,6 +8,18 @@ suite=trixie
 
 userland_packages() { grep -v '^ *#' "$top/kit/userland.packages"; }
 
+# debian_mirror: print where Debian comes from: DEBIAN_MIRROR, or what the host's apt uses,
+# as apt itself reads its configuration.
+debian_mirror() {
+	local mirror=${DEBIAN_MIRROR-}
+	# shellcheck disable=SC2016 # $(...) is apt's
+	[ -n "$mirror" ] || mirror=$(apt-get indextargets --format '$(CREATED_BY) $(REPO_URI)' |
+		awk '$1 == "Packages" && $2 ~ /\/debian\/?$/ { print $2; exit }')
+	[ -n "$mirror" ] || die "the host's apt names no Debian mirror" \
+		"set DEBIAN_MIRROR=http://mirror/debian"
+	echo "$mirror"
+}
+
 # make_userland MIRROR PART: make it in the new directory PART.
 make_userland() {
 	local mirror=$1 part=$2 packages options=() proxy
@@ -27,7 +39,6 @@ make_userland() {
 		"deb $mirror $suite main" "deb $mirror $suite-updates main" \
 		"deb $mirror $suite-backports main" |
 		tar -C "$part" -x --no-same-owner --exclude='./dev/*' --warning=no-timestamp
-	sed -i 's/^deb \(.*\)/&\ndeb-src \1/' "$part/etc/apt/sources.list"
 	chmod -R u+rwX "$part"
 }
 
