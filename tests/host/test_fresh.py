@@ -233,8 +233,7 @@ class CacheTest(ProjectTest):
         self.env['PATH'] = f'{self.project}/bin:{self.env["PATH"]}'
         self.stub('bin/mmdebstrap', '''
             echo mmdebstrap "$@" >>"$HOME/calls"
-            mkdir -p "$HOME/root/etc/apt" "$HOME/root/usr"
-            echo deb x >"$HOME/root/etc/apt/sources.list"
+            mkdir -p "$HOME/root/usr"
             tar -C "$HOME/root" -c .
             [ ! -e "$HOME/fail" ]
             ''')
@@ -271,11 +270,16 @@ class CacheTest(ProjectTest):
         self.assertEqual(list(self.cache.glob('*.part.*')), [])
 
     def fake_debian(self):
-        """apt that has perftest in the version that the file "version" names."""
-        self.stub('scripts/rootfs', 'echo /nowhere')
-        self.stub('scripts/enter', '''
+        """apt that has perftest in the version that the file "version" names; there is no
+        userland."""
+        for program in 'scripts/rootfs', 'scripts/enter':
+            self.stub(program, 'echo "$0: a source needs no userland" >&2; exit 1')
+        self.stub('bin/apt-get', '''
             case "$*" in *" source "*) ;; *) exit ;; esac
             echo source >>"$HOME/calls"
+            for word; do
+                case $word in Dir::Etc::SourceList=*) cp "${word#*=}" "$HOME/suites" ;; esac
+            done
             [ ! -e "$HOME/fail" ] || exit 1
             mkdir -p top
             cp "$HOME/version" top
@@ -287,6 +291,8 @@ class CacheTest(ProjectTest):
         self.fake_debian()
         source = self.made('sources', 'perftest')
         self.assertEqual(self.calls(), 1)
+        self.assertRegex((self.dir / 'suites').read_text(), r'(?m)^deb-src \[signed-by=/\S+\] '
+                         'http://mirror.example/debian trixie-backports main$')
         self.assertEqual(self.made('sources', 'perftest'), source)
         self.assertEqual(self.calls(), 0)
         done = self.script('sources', '--update', 'perftest')
