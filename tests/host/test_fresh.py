@@ -50,6 +50,7 @@ class FreshTest(ProjectTest):
     def setUp(self):
         super().setUp()
         self.stub('scripts/enter', ENTER)
+        self.stub('scripts/rootfs', 'exit 0')
         self.stub('scripts/join', JOIN)
         for name in ('linux', 'rdma-core', 'perftest'):
             tree = self.project / 'build' / name
