@@ -103,24 +103,27 @@ def tool(*command, where=SCRIPTS):
 def tools(*commands):
     """What tool() returns of each command; they run side by side.  If one fails, or this is
     interrupted, the others end.  Each has a process group, so that all of it can be ended."""
+    def runs(program):
+        return program.poll() is None
+
+    def failed(program):
+        return bool(program.poll())
+
     with tempfile.TemporaryDirectory(prefix="mrfd-steps-") as steps:
         running = [subprocess.Popen([os.path.join(SCRIPTS, command[0]), *command[1:]], text=True,
                                     stdout=subprocess.PIPE, process_group=0,
                                     env={**os.environ, "MRFD_STEPS": steps})
                    for command in commands]
-        failed = []
         try:
-            while not failed and any(program.poll() is None for program in running):
+            while not any(map(failed, running)) and any(map(runs, running)):
                 time.sleep(0.1)
-                failed = [command for command, program in zip(commands, running)
-                          if program.poll()]
+            blame = [command for command, program in zip(commands, running) if failed(program)]
         finally:
-            for program in running:
-                if program.poll() is None:
-                    os.killpg(program.pid, signal.SIGTERM)
+            for program in filter(runs, running):
+                os.killpg(program.pid, signal.SIGTERM)
             lines = [program.communicate()[0].strip() for program in running]
-    if failed:
-        raise BootError(f"scripts/{' '.join(failed[0])} failed")
+    if blame:
+        raise BootError(f"scripts/{' '.join(blame[0])} failed")
     return lines
 
 
