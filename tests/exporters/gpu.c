@@ -472,7 +472,7 @@ TEST_F(gpu, gpu_ioctls_refuse_invalid_arguments)
 	ASSERT_EQ(-1, drmIoctl(fd, DRM_IOCTL_MRFD_GPU_MOVE, &unknown));
 	ASSERT_EQ(ENOENT, errno);
 	/* TTM deletes buffers late, so those of the last case may still be there. */
-	for (int tenths = 100; tenths && gpu_info(&self->c.buf).buffers != 1; tenths--)
+	for (double end = deadline(10); now() < end && gpu_info(&self->c.buf).buffers != 1;)
 		usleep(100000);
 	ASSERT_EQ(1, gpu_info(&self->c.buf).buffers);
 }

@@ -152,7 +152,7 @@ TEST_F(buffer, revoke_during_a_move_takes_effect_after_it)
 	take_memory(self->buf.fd);
 	ASSERT_EQ(PAGES, query(self->buf.fd).pages);
 	ASSERT_EQ(ENODEV, reg_errno(self, ALL_ACCESS));
-	for (int i = 0; i < 50 && query(self->buf.fd).pages; i++)
+	for (double end = deadline(5); now() < end && query(self->buf.fd).pages;)
 		usleep(100000);
 	ASSERT_EQ(0, query(self->buf.fd).pages);
 }

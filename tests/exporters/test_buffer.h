@@ -15,6 +15,8 @@
 #include "lib/pair.h"
 #include "lib/pattern.h"
 #include "lib/test_exporter.h"
+#include <signal.h>
+#include <sys/time.h>
 #include <xf86drm.h>
 
 #define SIZE (64 * PAGE)
@@ -56,6 +58,31 @@ static inline bool buffer_close(FIXTURE_DATA(buffer) *self)
 	device_close(self->ctx);
 	memory_close(&self->host);
 	return nothing_left() && rest;
+}
+
+static inline void nothing(int signal)
+{
+}
+
+/*
+ * SIGALRM comes every 0.2 s from now on, so that one comes while a call waits, whenever it
+ * begins to; with SA_RESTART it comes once.
+ */
+static inline void signals_begin(int flags)
+{
+	struct sigaction act = { .sa_handler = nothing, .sa_flags = flags };
+	struct itimerval in = { .it_value.tv_usec = 200000 };
+
+	if (!(flags & SA_RESTART))
+		in.it_interval = in.it_value;
+	if (sigaction(SIGALRM, &act, NULL) || setitimer(ITIMER_REAL, &in, NULL))
+		fail_case("set a timer");
+}
+
+static inline void signals_end(void)
+{
+	if (setitimer(ITIMER_REAL, &(struct itimerval){}, NULL))
+		fail_case("stop a timer");
 }
 
 /* Replace the buffer by another one. */

@@ -296,7 +296,9 @@ static void take_away(struct mover *m, struct end *ends)
 
 static void bind_again(void)
 {
-	for (int i = 0; !gpu_is_bound() && i < 100; i++) {
+	double end = deadline(10);
+
+	while (!gpu_is_bound() && now() < end) {
 		errno = gpu_bind();
 		if (errno && errno != EBUSY)
 			fail_case("bind the driver again");

@@ -137,13 +137,14 @@ static void reuse_close(struct reuse *r)
 static bool gpu_is_empty(const struct memory *gpu)
 {
 	struct mrfd_gpu_info info;
+	double end = deadline(10);
 
-	for (int i = 0; i < 100; i++) {
+	do {
 		info = gpu_info(gpu);
 		if (!info.buffers && !info.vram_used)
 			return true;
 		usleep(100000);
-	}
+	} while (now() < end);
 	printf("# left: %u buffers of the GPU, %llu bytes of VRAM\n", info.buffers, info.vram_used);
 	return false;
 }
@@ -151,11 +152,13 @@ static bool gpu_is_empty(const struct memory *gpu)
 /* Of what one owner had in memory files, a half may be something else. */
 static bool shmem_is_back(long before)
 {
-	for (int i = 0; i < 100; i++) {
+	double end = deadline(10);
+
+	do {
 		if (meminfo("Shmem") < before + (long)LANE_SIZE / 1024)
 			return true;
 		usleep(100000);
-	}
+	} while (now() < end);
 	printf("# left: %ld KiB of memory files\n", meminfo("Shmem") - before);
 	return false;
 }

@@ -2,6 +2,7 @@
 /* See counts.h. */
 #include "lib/counts.h"
 #include "lib/case.h"
+#include "lib/clock.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,11 +24,13 @@ int dmabuf_count(void)
 
 bool nothing_left(void)
 {
-	for (int i = 0; i < 100; i++) {
+	double end = deadline(10);
+
+	do {
 		if (!mr_count() && !dmabuf_count())
 			return true;
 		usleep(100000);
-	}
+	} while (now() < end);
 	printf("# left: %d MRs, %d dma-bufs\n", mr_count(), dmabuf_count());
 	return false;
 }

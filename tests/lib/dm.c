@@ -2,6 +2,7 @@
 /* See dm.h. */
 #include "lib/dm.h"
 #include "lib/case.h"
+#include "lib/clock.h"
 #include "lib/device.h"
 #include "lib/pattern.h"
 #include <stdio.h>
@@ -265,9 +266,10 @@ void dm_give_rest(struct dm_rest *r)
 bool dm_budget_is_whole(struct ibv_context *ctx)
 {
 	size_t max = dm_max(ctx);
+	double end = deadline(10);
 	int err = 0;
 
-	for (int i = 0; i < 100; i++) {
+	do {
 		struct dm all;
 
 		err = dm_try_open(&all, ctx, max);
@@ -276,7 +278,7 @@ bool dm_budget_is_whole(struct ibv_context *ctx)
 			return true;
 		}
 		usleep(100000);
-	}
+	} while (now() < end);
 	printf("# %zu bytes of device memory cannot be had any more: %s\n", max, strerror(err));
 	return false;
 }

@@ -2,6 +2,7 @@
 /* See gpu.h. */
 #include "lib/gpu.h"
 #include "lib/case.h"
+#include "lib/clock.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -187,12 +188,13 @@ int gpu_leave_bus(void)
  */
 int gpu_come_back(void)
 {
+	double end = deadline(10);
 	char name[NAME];
 	int err = 0;
 
 	if (!find_gpu(name))
 		err = tell_kernel("/sys/bus/pci/rescan", "1");
-	for (int i = 0; i < 100 && !err && !gpu_is_bound(); i++) {
+	while (!err && !gpu_is_bound() && now() < end) {
 		err = gpu_bind();
 		if (err == EBUSY) {
 			usleep(100000);

@@ -78,17 +78,12 @@ FIXTURE_TEARDOWN(prefetch)
 	EXPECT_TRUE(nothing_left());
 }
 
-/*
- * Page faults that the driver has answered.  The device goes on before the driver has counted
- * its answer, so this gives it time, and a count that has to grow is waited for.
- */
-static long faults(void)
+static long counted_faults(void)
 {
 	glob_t found;
 	long n = 0;
 	FILE *f;
 
-	usleep(50000);
 	if (glob("/sys/kernel/debug/mlx5/*/commands/PAGE_FAULT_RESUME/n", 0, NULL, &found))
 		fail_case("find the count of PAGE_FAULT_RESUME in debugfs");
 	f = must(fopen(found.gl_pathv[0], "r"));
@@ -99,12 +94,28 @@ static long faults(void)
 	return n;
 }
 
+/*
+ * Page faults that the driver has answered.  The device goes on before the driver has counted
+ * its answer, so this waits until the count stays, and a count that has to grow is waited for.
+ */
+static long faults(void)
+{
+	long last, n = counted_faults();
+
+	do {
+		last = n;
+		usleep(50000);
+		n = counted_faults();
+	} while (n != last);
+	return n;
+}
+
 static bool more_faults_than(long before)
 {
-	double began = now();
+	double end = deadline(10);
 
 	while (faults() <= before)
-		if (now() - began > 20)
+		if (now() > end)
 			return false;
 	return true;
 }
@@ -112,10 +123,10 @@ static bool more_faults_than(long before)
 /* A move ends a little after its call. */
 static int move_when_at_rest(int fd, uint32_t delay_ms)
 {
-	double began = now();
+	double end = deadline(10);
 	int err;
 
-	while ((err = move(fd, delay_ms)) == EBUSY && now() - began < 20)
+	while ((err = move(fd, delay_ms)) == EBUSY && now() < end)
 		usleep(1000);
 	return err;
 }
@@ -211,13 +222,13 @@ TEST_F(prefetch, prefetch_of_a_part_maps_the_buffer)
 TEST_F(prefetch, prefetch_without_flush_maps_it_soon)
 {
 	for (int i = 0; i < 3; i++) {
-		double began = now();
+		double end = deadline(10);
 		long before;
 
 		moved(self, 0);
 		before = faults();
 		ASSERT_EQ(0, advise(self, advices[i], 0, IOVA, SIZE));
-		while (!maps(self) && now() - began < 20)
+		while (!maps(self) && now() < end)
 			usleep(1000);
 		ASSERT_EQ(1, maps(self));
 		/* It is mapped before the device has it: this waits for the device. */
