@@ -316,7 +316,7 @@ class Trouble(unittest.TestCase):
         process = start_boot("--append", token, "sh", "-c", "echo here; sleep 1000")
         self.assertTrue(qemus(token))
         os.killpg(process.pid, signal.SIGINT)
-        self.assertEqual(process.wait(20), 130)
+        self.assertEqual(process.wait(patience(20)), 130)
         process.communicate()
         self.assertEqual(qemus(token), [])
 
@@ -327,9 +327,8 @@ class Trouble(unittest.TestCase):
         self.assertTrue(qemus(token))
         process.kill()
         process.communicate()
-        for _ in range(50):
-            if not qemus(token):
-                break
+        end = time.monotonic() + patience(10)
+        while qemus(token) and time.monotonic() < end:
             time.sleep(0.1)
         self.assertEqual(qemus(token), [])
 

@@ -213,7 +213,7 @@ class InGuests(GuestsWithModel):
             seccomp, no_new_privs, filters = confined(model)
             self.assertEqual((seccomp, no_new_privs), ("2", "1"))
             self.assertGreaterEqual(filters, 2)
-            said = process.communicate(timeout=300)
+            said = process.communicate(timeout=patience(300))
             self.assertEqual(process.returncode, 0, said)
             with open(os.path.join(logs, "connectx.log"), encoding="utf-8") as log:
                 busy, = re.findall(r"^connectx: ([\d.]+) s of CPU time in ([\d.]+) s$", log.read(),
@@ -250,7 +250,7 @@ class InGuests(GuestsWithModel):
             done = subprocess.run([*boot, *machine.network_setup(0, 1, CONNECTX), "sh", "-c", TALK],
                                   capture_output=True, timeout=patience(300), text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            self.assertEqual(model.wait(60), 0)
+            self.assertEqual(model.wait(patience(60)), 0)
             self.check_capture(capture)
             found = opcodes(capture)
             with open(log, encoding="utf-8") as lines:

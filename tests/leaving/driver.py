@@ -33,7 +33,7 @@ class Driver(unittest.TestCase):
     def leaves(self, how):
         device.need("pci")
         done = subprocess.run([LEAVES, how], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, timeout=300, check=False)
+                              text=True, timeout=device.patience(100), check=False)
         self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_driver_can_be_unbound_in_use(self):

@@ -7,6 +7,11 @@ import unittest
 NAME = os.environ["MRFD_VERBS_DEVICE"]
 
 
+def patience(seconds):
+    """A bound of what takes so many seconds on an idle machine, as in clock.h."""
+    return float(os.environ.get("MRFD_PATIENCE", 3)) * seconds
+
+
 def can(word):
     """Whether the device can do it."""
     return word in os.environ["MRFD_DEVICE_CAN"].split()

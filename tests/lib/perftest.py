@@ -55,7 +55,7 @@ class PerftestCase(unittest.TestCase):
         """Start a server, and wait until it listens."""
         PerftestCase.port += 1
         server = self.start(*words)
-        end = time.monotonic() + 60
+        end = time.monotonic() + device.patience(20)
         listening = f":{self.port:04X} 00000000:0000 0A"
         while True:
             with open("/proc/net/tcp", encoding="ascii") as tcp:
@@ -70,7 +70,7 @@ class PerftestCase(unittest.TestCase):
         """Run a server and a client, which must both succeed; return what they printed."""
         one = self.serve(tool, *words, *server)
         two = self.start(tool, *words, *client, ADDRESS)
-        said = [process.communicate(timeout=60)[0] for process in (two, one)]
+        said = [process.communicate(timeout=device.patience(20))[0] for process in (two, one)]
         for process, text in zip((two, one), said):
             self.assertEqual(process.returncode, 0, text)
         return said

@@ -18,7 +18,7 @@ from lib import device  # noqa: E402
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 ADDRESS = os.environ["MRFD_ADDRESS"]
-LIMIT = 120     # seconds for processes that wait for each other
+LIMIT = device.patience(40)  # seconds, for processes that wait for each other
 
 
 def setUpModule():
