@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 
+from mrfd import processes
 from mrfd.machine import BootError
 
 
@@ -46,6 +47,7 @@ def run(main):
         status = main()
         sys.stdout.flush()
     except KeyboardInterrupt as error:
+        processes.end_below(os.getpid())  # the signal may be for this process alone
         print(f"{os.path.basename(sys.argv[0])}: {why(error)}", file=sys.stderr)
         status = 128 + signal.SIGINT
     except BrokenPipeError:

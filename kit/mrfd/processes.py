@@ -2,7 +2,9 @@
 """The processes of the host.  What scripts/enter runs has a process namespace of its own,
 and ends with scripts/enter; so a signal for it needs its number out here."""
 
+import contextlib
 import os
+import signal
 
 
 def below(pid):
@@ -23,3 +25,10 @@ def below(pid):
             found[child] = program
             more.append(child)
     return found
+
+
+def end_below(pid):
+    """Tell the processes that come from this one to end, as Ctrl-C does on a terminal."""
+    for child in below(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGTERM)

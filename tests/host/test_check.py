@@ -31,7 +31,7 @@ TESTS = textwrap.dedent("""
         def test_zcrash(self):
             os._exit(3)
         def test_slow(self):
-            time.sleep(60)
+            os.system("echo $$ >sleeper.part; mv sleeper.part sleeper; exec sleep 60")
         def test_known(self):
             self.fail("as expected")
     class U(unittest.TestCase):
@@ -180,11 +180,14 @@ class Mistakes(Check):
 
 class Ends(Check):
     def test_interrupted_run_keeps_its_results(self):
+        sleeper = os.path.join(self.top, "sleeper")
         for number in signal.SIGINT, signal.SIGTERM:
             with self.start("host/x") as process:
                 for line in process.stdout:
                     if "test_known" in line:  # test_slow is next
                         break
+                while not os.path.exists(sleeper):
+                    time.sleep(0.02)
                 for _ in range(2):  # as timeout(1) and users do
                     process.send_signal(number)
                     time.sleep(0.02)
@@ -195,6 +198,13 @@ class Ends(Check):
             self.assertIn("check: interrupted", err)
             self.assertEqual(self.cases(), [("test_bad", "not ok"), ("test_good", "ok"),
                                             ("test_known", "skip"), ("run", "not ok")])
+            with open(sleeper, encoding="utf-8") as file:
+                pid = file.read().strip()
+            os.unlink(sleeper)
+            end = time.monotonic() + patience(10)
+            while os.path.exists(f"/proc/{pid}"):  # init may not have waited for it yet
+                self.assertLess(time.monotonic(), end, "what the test started is left")
+                time.sleep(0.05)
 
     # runs: full
     def test_closed_stdout_exits_as_by_sigpipe(self):
