@@ -76,11 +76,15 @@ FIXTURE_VARIANT(libfabric)
 };
 
 FIXTURE_VARIANT_ADD(libfabric, vgem) { .kind = VGEM };
+/* runs: full */
 FIXTURE_VARIANT_ADD(libfabric, udmabuf) { .kind = UDMABUF };
+/* runs: full */
 FIXTURE_VARIANT_ADD(libfabric, system_heap) { .kind = HEAP };
+/* runs: full */
 FIXTURE_VARIANT_ADD(libfabric, virtio_gpu) { .kind = VIRTIO_GPU };
 FIXTURE_VARIANT_ADD(libfabric, bochs_vram) { .kind = BOCHS };
 FIXTURE_VARIANT_ADD(libfabric, gpu_vram) { .kind = GPU_VRAM };
+/* runs: full */
 FIXTURE_VARIANT_ADD(libfabric, gpu_system) { .kind = GPU_SYSTEM };
 
 static struct fi_info *find(uint64_t flags)
