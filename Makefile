@@ -21,6 +21,10 @@ bench: ready ## measure registration and transfer, and the ConnectX model; table
 shell: ready ## an interactive guest with an RDMA device and the tools on the path; DEVICE=connectx for the ConnectX model
 	@scripts/shell $(if $(DEVICE),"--$$DEVICE")
 
+gdb: SYMBOLS = -symbols
+gdb: ready ## gdb on the kernel of such a guest and on programs in it; DEVICE=connectx for the ConnectX model
+	@scripts/gdb $(if $(DEVICE),"--$$DEVICE")
+
 scoreboard: ready ## rdma-core's suite on the stock stack beside ours, and on the ConnectX model; build/report/index.html shows all results
 	@scripts/scoreboard
 
@@ -56,6 +60,6 @@ distclean: clean ## remove the cache too
 
 # Report what the host lacks before anything is built.
 ready:
-	@kit/ready $(or $(NEEDS),kernel$(if $(DEBUG),-debug)-modules rdma-core-obj perftest-obj connectx connectx-test)
+	@kit/ready $(or $(NEEDS),kernel$(if $(DEBUG),-debug)$(SYMBOLS)-modules rdma-core-obj perftest-obj connectx connectx-test)
 
-.PHONY: help demo check bench shell scoreboard report series check-series kernel rdma-core perftest connectx update clean distclean ready
+.PHONY: help demo check bench shell gdb scoreboard report series check-series kernel rdma-core perftest connectx update clean distclean ready

@@ -124,7 +124,11 @@ need() {
 		need rootfs
 		[ ! -e "$build/$1/bzImage" ] || return 0
 		case $1 in kernel-stock*) need linux-stock ;; *) need linux ;; esac
-		case $1 in kernel-debug) takes "$1" build 550 ;; *) takes "$1" build 250 ;; esac
+		case $1 in
+		kernel-debug) takes "$1" build 550 ;;
+		kernel-symbols) takes "$1" build 1500 ;;
+		*) takes "$1" build 250 ;;
+		esac
 		;;
 	check-*) # a tree and objects of check-series
 		[ ! -e "$build/check-series/${1#check-}-obj" ] || return 0

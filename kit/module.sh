@@ -5,7 +5,8 @@
 # scripts/steps.  Module NAME is tests/NAME, and becomes build/NAME/mrfd_NAME.ko, or
 # build/NAME-debug/mrfd_NAME.ko.
 
-# build_module NAME TITLE [--debug|--kcsan]: build it for a guests' kernel, print its path.
+# build_module NAME TITLE [--debug|--kcsan|--symbols]: build it for a guests' kernel, print
+# its path.
 build_module() {
 	local variant='' arg
 	name=$1 title=$2
@@ -13,7 +14,7 @@ build_module() {
 	for arg; do
 		case $arg in
 		--help | -h) usage ;;
-		--debug | --kcsan) variant=$arg ;;
+		--debug | --kcsan | --symbols) variant=$arg ;;
 		*) misuse "unknown argument: $arg" ;;
 		esac
 	done

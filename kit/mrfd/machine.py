@@ -52,7 +52,8 @@ GUEST = f"{INSIDE}/kit/guest"  # the programs that the kit runs in a guest
 
 TIMED_OUT, BROKEN, COMPLAINED = 124, 125, 70
 MODEL_FAILED = 99  # of kit/with-connectx
-KERNELS = {"base": [], "debug": ["--debug"], "kcsan": ["--kcsan"], "stock": ["--stock"]}
+KERNELS = {"base": [], "debug": ["--debug"], "kcsan": ["--kcsan"], "symbols": ["--symbols"],
+           "stock": ["--stock"]}
 MODEL_SOCKET = "/tmp/connectx"  # in the userland of one guest
 MODELS = {"connectx": MODEL_SOCKET, "connectx-2": f"{MODEL_SOCKET}-2"}
 VRAM = 16 << 20  # bytes, of the GPU
@@ -162,7 +163,7 @@ def gpu_module(kernel="base"):
     """The path inside of the module for the GPU of the tests; it is built if needed."""
     if kernel not in KERNELS or kernel == "stock":
         raise BootError("the device gpu has a driver for the kit's kernels only: base, debug, "
-                        "kcsan")
+                        "kcsan, symbols")
     return inside(tool("gpu", *KERNELS[kernel]))
 
 
@@ -288,7 +289,7 @@ class Guest:
     """One command in one virtual machine.
 
     command   list of words
-    kernel    base, debug, kcsan, stock, or the path of a bzImage
+    kernel    base, debug, kcsan, symbols, stock, or the path of a bzImage
     devices   what QEMU's -device takes; bus=portN makes a port to unplug from; "connectx";
               "gpu" or "gpu-apart", and then there is vram, its memory as a mmap.mmap
     append    more for the kernel's command line
@@ -302,6 +303,7 @@ class Guest:
     icount    the clock of the guest counts instructions
     accel     kvm or tcg; without it accelerator() decides
     model     options of its ConnectX (devices/connectx/connectx.1)
+    gdb       the path of a socket in build/ where gdb can debug it
 
     Afterwards it has status (see scripts/boot --help), output, console (text), reports,
     and, if the guest did not end as it should, why (a line), and with log and tail() the
@@ -311,13 +313,13 @@ class Guest:
     def __init__(self, command, *, name="guest", kernel="base", memory="1G", cpus=2,
                  devices=(), append="", env=None, timeout=600, log_dir=None, links=(),
                  mac=0, fabric=None, setup=(), output=None, stdin=False, tty=None, allow=(),
-                 icount=False, accel=None, model=()):
+                 icount=False, accel=None, model=(), gdb=None):
         self.command, self.name, self.kernel = list(command), name, kernel
         self.memory, self.cpus, self.devices, self.append = memory, cpus, list(devices), append
         self.env, self.timeout, self.links, self.mac = dict(env or {}), timeout, list(links), mac
         self.setup, self.on_output, self.stdin, self.tty = list(setup), output, stdin, tty
         self.allow, self.icount, self.accel = list(allow), icount, accel
-        self.model = list(model)
+        self.model, self.gdb = list(model), gdb
         self.log_dir, self.fabric, self.log = log_dir, fabric, "console.log"
         self.status, self.reports, self.why, self.vram = None, [], None, None
         self._output, self._console, self._process = bytearray(), bytearray(), None
@@ -483,6 +485,9 @@ class Guest:
                  "-append", f"{KERNEL_LINE} {self.append}"]
         for channel, number in fd.items():
             words += ["-chardev", f"socket,id={channel},fd={number}"]
+        if self.gdb:
+            words += ["-chardev", f"socket,id=gdb,path={inside(self.gdb)},server=on,wait=off",
+                      "-gdb", "chardev:gdb"]
         words += ["-qmp", "chardev:qmp", "-serial", "chardev:console",
                   # the first virtio device, because init.c expects these names of its ports
                   "-device", "virtio-serial-pci", "-device", "virtio-rng-pci",

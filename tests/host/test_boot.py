@@ -105,8 +105,8 @@ class Arguments(unittest.TestCase):
 
     def test_unusable_kernel_is_refused(self):
         say = "argument -k/--kernel: "
-        self.check(f"{say}no kernel 'nope': it is neither one of base, debug, kcsan, stock nor a "
-                   "file", "-k", "nope", "true")
+        self.check(f"{say}no kernel 'nope': it is neither one of base, debug, kcsan, symbols, "
+                   "stock nor a file", "-k", "nope", "true")
         self.check(f"{say}cannot read the kernel /tmp: Is a directory", "-k", "/tmp", "true")
         self.check(f"{say}README.md is not a kernel: it must be a bzImage",
                    "-k", "README.md", "true")

@@ -48,11 +48,12 @@ class Terminal:
 
     def read_until(self, pattern, limit=120):
         """Read until the pattern is in the text; return the text before it."""
+        limit = patience(limit)
         deadline = time.monotonic() + limit
         while not (match := re.search(pattern, self.text)):
             left = max(0, deadline - time.monotonic())
             if not select.select([self.terminal], [], [], left)[0]:
-                raise AssertionError(f"no {pattern!r} in {limit} s: {self.text}")
+                raise AssertionError(f"no {pattern!r} in {limit:.0f} s: {self.text}")
             try:
                 data = os.read(self.terminal, 4096)
             except OSError:
