@@ -7,7 +7,8 @@ started in the userland, where the source lies at the path that it was compiled 
 gdb does first is in kit/gdb.py.  Lines that it writes to a pipe go to the guest.
 
 On a terminal gdb is the foreground, so Ctrl-C is for gdb alone.  The guest ends with gdb.
-In a batch gdb has no input, and the guest goes on when gdb has ended."""
+In a batch gdb has no input, and the guest goes on when gdb has ended; if gdb has failed, the
+guest ends too, because it may still wait for gdb."""
 
 import contextlib
 import os

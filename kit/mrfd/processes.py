@@ -30,5 +30,5 @@ def below(pid):
 def end_below(pid):
     """Tell the processes that come from this one to end, as Ctrl-C does on a terminal."""
     for child in below(pid):
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's (newuidmap)
             os.kill(child, signal.SIGTERM)
