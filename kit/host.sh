@@ -107,7 +107,7 @@ need() {
 	case $1 in
 	rootfs)
 		[ ! -e "$(rootfs_dir).stamp" ] || return 0
-		takes rootfs cache 1350
+		takes rootfs cache 1450
 		takes rootfs tmp 1750
 		;;
 	source-*)
