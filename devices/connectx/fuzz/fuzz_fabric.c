@@ -25,7 +25,7 @@
 #define main fabric_program
 #include "../fabric-main.c"
 #undef main
-#include "clock.h"
+#include "../test/clock.h"
 #include "mad.h"
 #include "program.h"
 #include "wire.h"

@@ -11,7 +11,7 @@
 #define main connectx_main
 #include "../main.c"
 #undef main
-#include "clock.h"
+#include "../test/clock.h"
 #include "vfio_msg.h"
 #include "world.h"
 #include <fcntl.h>

@@ -6,7 +6,7 @@
  */
 #include "program.h"
 #include "check.h"
-#include "clock.h"
+#include "../test/clock.h"
 #include "event.h"
 
 #define COMMAND(g, OP, op_mod, name) \

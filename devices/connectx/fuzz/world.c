@@ -9,7 +9,7 @@
  */
 #define _GNU_SOURCE
 #include "world.h"
-#include "clock.h"
+#include "../test/clock.h"
 #include "mkey.h"
 #include "wire.h"
 #include <poll.h>

@@ -5,10 +5,11 @@
  * WQEs: QPs and CQs in umems, lists of keys that a process fills by UMR, and traffic.
  */
 #include "devx_guest.h"
+#include "clock.h"
 
 #define MESSAGE 100u
 #define VA 0x7f1234560000ull
-#define SECOND 5000000000ull
+#define SECOND 1000000000ull
 
 struct side {
 	struct process p;
@@ -19,25 +20,6 @@ struct side {
 };
 
 static struct side client, server;
-
-static bool stopped;
-
-static void stop(struct timer *t)
-{
-	stopped = true;
-	loop_stop(loop);
-}
-
-static void turn(void)
-{
-	struct timer t;
-
-	stopped = false;
-	timer_init(&t, stop);
-	timer_start(loop, &t, 100000);
-	loop_run(loop);
-	assert_true(stopped);
-}
 
 static const struct mlx5_cqe64 *peek(const struct side *s)
 {
@@ -55,7 +37,7 @@ static struct mlx5_cqe64 poll_cq(struct side *s)
 
 	while (!(cqe = peek(s))) {
 		assert_true(loop_now(loop) < until);
-		turn();
+		loop_run_for(loop, 100000);
 	}
 	put_be32(memory_at(&s->cq_db, 0), ++s->consumed & 0xffffff);
 	return *cqe;
@@ -141,7 +123,7 @@ static int traffic_up(void **state)
 	guest_up(state);
 	/* The subnet administrator that stands in for a fabric brings the port up. */
 	for (unsigned int i = 0; hca->port.state != 4 && i < 10000; i++)
-		turn();
+		loop_run_for(loop, 100000);
 	make_side(&client);
 	make_side(&server);
 	connect_to(&client, server.qpn);
@@ -250,7 +232,7 @@ static void doorbell_in_a_foreign_uar_is_ignored(void **state)
 	put_segment(wqe + 16, MESSAGE, client.lkey, VA);
 	post_wqe(&client, wqe, 32, server.p.uar);
 	for (unsigned int i = 0; i < 20; i++)
-		turn();
+		loop_run_for(loop, 100000);
 	assert_null(peek(&client));
 	hca_bar_write(hca, (uint64_t)client.p.uar * HCA_PAGE + 0x800, wqe, 8);
 	assert_int_equal(opcode(&client), MLX5_CQE_REQ);

@@ -7,6 +7,7 @@
  * The whole model runs.  A guest that uses the device while it waits breaks nothing.
  */
 #include "loopback_guest.h"
+#include "clock.h"
 #include "function.h"
 #include <linux/pci_regs.h>
 #include <setjmp.h>

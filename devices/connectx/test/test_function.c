@@ -5,6 +5,7 @@
  * card is pulled out; and what it gets back.
  */
 #include "loopback_guest.h"
+#include "clock.h"
 #include "function.h"
 #include <linux/pci_regs.h>
 #include <setjmp.h>

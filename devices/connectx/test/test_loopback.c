@@ -2,6 +2,7 @@
 /* runs: quick */
 /* The whole model, with packets that come back to it: what no single part can show. */
 #include "loopback_guest.h"
+#include "clock.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -290,6 +291,7 @@ static void absent_pages_leave_packets_for_others(void **state)
 	put_be64(entry, page);
 	while (done < 2 * pairs) {
 		assert_in_range(++rounds, 0, 5000000);
+		clock_move(1000);
 		run_turns(5);
 		while ((cqe = next_cqe())) {
 			assert_int_equal(cqe[63] >> 4, MLX5_CQE_REQ);

@@ -8,6 +8,7 @@
  * and all packets are given back.
  */
 #define _GNU_SOURCE
+#include "clock.h"
 #include "event.h"
 #include "mkey.h"
 #include "qp.h"
@@ -77,18 +78,9 @@ static uint32_t simple(uint16_t op, uint32_t word)
 	return be32_at(out + 8) & 0xffffff;
 }
 
-static void stop(struct timer *t)
-{
-	loop_stop(loop);
-}
-
 static void run_for(uint64_t ms)
 {
-	struct timer end;
-
-	timer_init(&end, stop);
-	timer_start(loop, &end, ms * 1000000);
-	loop_run(loop);
+	loop_run_for(loop, ms * 1000000);
 }
 
 static unsigned int count_packets(void)

@@ -5,6 +5,7 @@
  * fill the disk; each thing that happens has its line.
  */
 #include "loopback_guest.h"
+#include "clock.h"
 #include "trace.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * loop.c is included, and not copied or replaced: its heap of timers and its lists of work
- * are fuzzed with what uses them.  Only its clock is another one.
+ * loop.c is included, and not copied or replaced: its heap of timers and its lists of work are
+ * tested and fuzzed with what uses them.  Only its clock is another one.
  */
 #include <stdint.h>
 #include <time.h>
 
-static uint64_t now_ns;
+#define START_NS 1000000000000ull
+
+static uint64_t now_ns = START_NS;
 
 static int clock_get(clockid_t id, struct timespec *ts)
 {
@@ -18,8 +20,6 @@ static int clock_get(clockid_t id, struct timespec *ts)
 #define clock_gettime clock_get
 #include "../loop.c"
 #include "clock.h"
-
-#define START_NS 1000000000000ull
 
 void clock_move(uint64_t ns)
 {
@@ -65,4 +65,20 @@ unsigned int loop_watched(const struct loop *l)
 	for (unsigned int fd = 0; fd < l->watches; fd++)
 		n += fd != (unsigned int)l->timerfd && l->watch[fd].ready;
 	return n;
+}
+
+void loop_run_for(struct loop *l, uint64_t ns)
+{
+	uint64_t end = now_ns + ns;
+	struct timer *first;
+
+	for (;;) {
+		do
+			loop_turn(l);
+		while (!loop_is_idle(l));
+		if (now_ns == end)
+			break;
+		first = merge(&l->timers);
+		now_ns = first && first->when < end ? first->when : end;
+	}
 }
