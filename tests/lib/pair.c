@@ -41,7 +41,9 @@ static const char *try_connect_end(struct pair *p, int end, enum ibv_mtu mtu, ui
 	};
 	struct ibv_qp *qp = p->qp[end];
 
-	if (!device_address(p->ctx, &attr.ah_attr))
+	if (p->far)
+		attr.ah_attr = *p->far;
+	else if (!device_address(p->ctx, &attr.ah_attr))
 		fail_case("the port of %s has no address or is not active", device_name());
 	if (qp->state != IBV_QPS_RESET && ibv_modify_qp(qp, &attr, IBV_QP_STATE))
 		return "RESET";
@@ -54,7 +56,7 @@ static const char *try_connect_end(struct pair *p, int end, enum ibv_mtu mtu, ui
 
 	attr.qp_state = IBV_QPS_RTR;
 	attr.path_mtu = mtu;
-	attr.dest_qp_num = p->qp[!end]->qp_num;
+	attr.dest_qp_num = p->far ? FAR_QP : p->qp[!end]->qp_num;
 	attr.max_dest_rd_atomic = 8;
 	attr.min_rnr_timer = 12;
 	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |

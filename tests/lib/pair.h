@@ -15,12 +15,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define FAR_QP 0x77		/* of a peer that is the case itself */
+
 struct pair {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;	/* the pair's own, or NULL */
 	struct ibv_cq *cq;
 	struct ibv_qp *qp[2];
 	bool gives_up;		/* on a receiver that is not ready, after two more tries */
+	const struct ibv_ah_attr *far;	/* where the case itself is the peer of the ends */
 };
 
 /* PD: one for each end; if NULL, the pair allocates one for both. */
