@@ -17,10 +17,14 @@ kit/guest/run starts the programs in the guest.
 
 There are two lanes, each with a guest of its own.  On the debug kernel, where most programs
 keep one CPU busy and a boot or a leak scan takes half a minute, both take programs in
-guests.  On the other kernels two guests slow each other down too much to gain anything; there
-one lane takes the programs that run on the host, which need one CPU mostly.
+guests.  On the other kernels two guests of two CPUs slow each other down too much to gain
+anything; there one lane takes the programs that run on the host, which need one CPU mostly,
+and the other those in such guests.  Then both take the programs in guests of one CPU.
 """
 
+import collections
+import contextlib
+import itertools
 import os
 import queue
 import re
@@ -178,9 +182,16 @@ def lanes_of(programs, kernel):
     ordered = by_guest(programs)
     if kernel == "debug":
         return [iter(ordered)] * LANES
-    here = [program for program in ordered if program.guest() is None]
-    there = [program for program in ordered if program.guest() is not None]
-    return [iter(lane) for lane in (here, there) if lane]
+    here, large, small = [], [], collections.deque()
+    for program in ordered:
+        guest = program.guest()
+        (here if guest is None else small if guest.get("cpus") == 1 else large).append(program)
+
+    def taken(take):  # from the two ends, so that few guests are started
+        with contextlib.suppress(IndexError):
+            while True:
+                yield take()
+    return [itertools.chain(here, taken(small.pop)), itertools.chain(large, taken(small.popleft))]
 
 
 def in_lanes(lanes, run):

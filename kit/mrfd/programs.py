@@ -305,7 +305,9 @@ class KunitProgram(Program):
 
 
 class Suite(Program):
-    """A module of rdma-core's own suite, in a process of its own, with huge pages."""
+    """A module of rdma-core's own suite, in a process of its own, with huge pages.  A test is
+    one thread, so the quick run on the base kernel gives it one CPU, and two such guests run
+    beside each other."""
 
     dialect = Unittest
 
@@ -323,7 +325,8 @@ class Suite(Program):
                 *(self.wanted or [f"tests.{self.module}"])]
 
     def guest(self):
-        return guest_options(self.kernel, self.device, append="hugepages=64")
+        few = {} if self.full or self.kernel != "base" else {"cpus": 1}
+        return guest_options(self.kernel, self.device, append="hugepages=64", **few)
 
 
 def guest_programs(kernel, device):

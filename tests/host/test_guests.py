@@ -150,13 +150,15 @@ class Lanes(unittest.TestCase):
         class Some:
             def __init__(self, name, guest):
                 self.name, self.guest = name, lambda: guest
-        some = [Some("a", {"gpu": 0}), Some("b", None), Some("c", {"gpu": 1}), Some("d", {"gpu": 0})]
-
-        def names(kernel):
-            return [[program.name for program in lane] for lane in pool.lanes_of(some, kernel)]
-        self.assertEqual(names("base"), [["b"], ["a", "d", "c"]])
-        self.assertEqual(names("debug")[0], ["a", "d", "b", "c"])
-        self.assertIs(*pool.lanes_of(some, "debug"))
+        some = [Some("a", {"gpu": 0}), Some("b", None), Some("c", {"gpu": 1}), Some("d", {"gpu": 0}),
+                *(Some(name, {"cpus": 1}) for name in "efg")]
+        here, there = pool.lanes_of(some, "base")
+        self.assertEqual([next(here).name for _ in "bg"], ["b", "g"])
+        self.assertEqual([next(there).name for _ in "adce"], ["a", "d", "c", "e"])
+        self.assertEqual([*(program.name for program in here), *there], ["f"])
+        lanes = pool.lanes_of(some, "debug")
+        self.assertIs(*lanes)
+        self.assertEqual("".join(program.name for program in lanes[0]), "adbcefg")
 
     def test_error_in_one_lane_is_raised_at_once(self):
         release, ended = threading.Event(), []
