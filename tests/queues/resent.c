@@ -36,6 +36,7 @@
 #define SHORT 4			/* and of the second one */
 #define UNDER_WAY 65
 #define ACK 0x11		/* an opcode of RC */
+#define TIMEOUT 19		/* 2.1 s; the requester gives up after the seventh time */
 
 struct bth {
 	uint8_t opcode, flags;
@@ -150,7 +151,7 @@ FIXTURE_SETUP(resent)
 	find_far(self);
 	self->pair.far = &self->far;
 	pair_create_end(&self->pair, 0, self->pd);
-	pair_connect_end(&self->pair, 0, IBV_MTU_256, 0, LONG_TIMEOUT);
+	pair_connect_end(&self->pair, 0, IBV_MTU_256, 0, TIMEOUT);
 }
 
 FIXTURE_TEARDOWN(resent)
@@ -297,10 +298,11 @@ static void complete(FIXTURE_DATA(resent) *self, int messages)
 }
 
 /*
- * The answer to the last packet comes late: the message is being sent again, and its first
- * part is under way.  The second time is not answered, so there is a third time.
+ * The ACK of packet PSN of the first message comes late: the message is being sent again, and
+ * its first part is under way.  The rest of this second time is not answered, so there is a
+ * third time.
  */
-TEST_F(resent, late_ack_does_not_change_what_is_sent_again)
+static void acknowledge_late(FIXTURE_DATA(resent) *self, unsigned int psn)
 {
 	unsigned long sent;
 
@@ -310,11 +312,31 @@ TEST_F(resent, late_ack_does_not_change_what_is_sent_again)
 	hold_packets();
 	sent = counter("sent_pkts");
 	wait_for_counter("sent_pkts", sent + UNDER_WAY);
-	acknowledge(self, LONG - 1);
+	acknowledge(self, psn);
 	let_packets_through();
-	take_until(self, LONG + SHORT - 1, 2);
 	take_until(self, LONG + SHORT - 1, 3);
 	complete(self, 2);
+}
+
+TEST_F(resent, late_ack_of_the_last_packet_changes_no_packet)
+{
+	acknowledge_late(self, LONG - 1);
+}
+
+TEST_F(resent, late_ack_of_a_packet_under_way_changes_no_packet)
+{
+	acknowledge_late(self, UNDER_WAY / 2);
+}
+
+TEST_F(resent, late_ack_of_a_packet_to_be_sent_changes_no_packet)
+{
+	acknowledge_late(self, LONG - 2);
+}
+
+/* It is ignored, as nothing of the second message was sent again. */
+TEST_F(resent, late_ack_of_the_next_message_changes_no_packet)
+{
+	acknowledge_late(self, LONG + SHORT - 2);
 }
 
 TEST_HARNESS_MAIN
