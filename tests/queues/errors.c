@@ -371,7 +371,7 @@ TEST_F_TIMEOUT(error, no_packet_is_executed_twice_when_qp_goes_to_err, 120)
 	int between = 0, rounds = 0, turns = 1 << 12;
 
 	ASSERT_EQ(0, pthread_barrier_init(&e.start, NULL, 2));
-	for (; between < depth(10, 50); rounds++) {
+	for (; between < depth(4, 50); rounds++) {
 		struct ibv_wc wc;
 		pthread_t thread;
 		int arrived = 0;
