@@ -305,9 +305,9 @@ class KunitProgram(Program):
 
 
 class Suite(Program):
-    """A module of rdma-core's own suite, in a process of its own, with huge pages.  A test is
-    one thread, so the quick run on the base kernel gives it one CPU, and two such guests run
-    beside each other."""
+    """A module of rdma-core's own suite, in a process of its own, with huge pages.  The
+    quick run on the base kernel gives it one CPU: two such guests beside each other are faster
+    than guests of two CPUs, one after the other."""
 
     dialect = Unittest
 
