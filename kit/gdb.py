@@ -87,8 +87,9 @@ def take_guest():
     sys.path.insert(0, f"{kernel}/scripts/gdb")  # vmlinux-gdb.py is a link to the source's
     gdb.execute(f"source {kernel}/vmlinux-gdb.py")
     gdb.execute(f"target remote {SOCKET}", to_string=True)
-    here = os.getcwd()
-    gdb.execute(f"cd {kernel}/modules", to_string=True)  # lx-symbols searches all below
+    here, modules = os.getcwd(), f"{kernel}/modules"  # which only a guest with mlx5 needs
+    # lx-symbols searches all below the directory that gdb is in.
+    gdb.execute(f"cd {modules if os.path.isdir(modules) else '/tmp'}", to_string=True)
     gdb.execute(f"lx-symbols {' '.join(filter(os.path.isdir, places))}", to_string=True)
     gdb.execute(f"cd {here}", to_string=True)
     ProgramCommand()
