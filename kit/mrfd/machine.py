@@ -598,9 +598,10 @@ class Guest:
             if self._expired:
                 deadline, self._expired = 0, False
             if time.monotonic() > deadline:
-                timed_out = timed_out or not self._stop
+                enough = self._stop or answered and self._is_off()
+                timed_out = timed_out or not enough
                 key = next(questions, None)
-                if key is None or self._stop:
+                if key is None or enough:
                     self._process.kill()
                 else:
                     self._sysrq(key)
@@ -634,6 +635,11 @@ class Guest:
         return said and len(self._output) >= int(said[3] or 0)
 
     def _take(self, data):
+    def _is_off(self):
+        """Whether its kernel has powered off, and QEMU does not end for a reason of its own (seen
+        once, on a busy machine).  If it has a model, that may be the reason."""
+        return b"reboot: Power down" in self._console and not self._has_connectx()
+
         with self._news:
             self._output += data
             self._news.notify_all()

@@ -20,7 +20,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import machine  # noqa: E402
-from mrfd.devices import RXE  # noqa: E402
+from mrfd.devices import CONNECTX, RXE  # noqa: E402
 from mrfd import console  # noqa: E402
 from mrfd.machine import patience  # noqa: E402
 
@@ -430,6 +430,16 @@ class FromPython(unittest.TestCase):
         self.assertEqual((guest.status, guest.why, len(guest.output)), (0, None, 3000000))
 
     # runs: full
+    # runs: full
+    def test_qemu_that_outlives_its_guest_is_ended(self):
+        class Outliving(machine.Guest):
+            def _qemu_words(self, *args):
+                return [*super()._qemu_words(*args), "-no-shutdown"]
+        guest = Outliving(["sh", "-c", "exit 7"]).run()
+        self.assertEqual((guest.status, guest.why), (7, None))
+        guest = Outliving(["true"], devices=CONNECTX.qemu).run()  # the model may be the cause
+        self.assertEqual((guest.status, guest.why), (124, "did not power off"))
+
     def test_wait_for_missing_output_raises_boot_error(self):
         with machine.Guest(["true"]) as guest:
             with self.assertRaisesRegex(machine.BootError, "before it ended"):
