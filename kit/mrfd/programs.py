@@ -179,7 +179,7 @@ class Fuzz(Program):
     An input that breaks something ends the program, and is left in build/."""
 
     needs = Model.needs
-    SECONDS = {"quick": 3, "full": 12}
+    CHANGES = {"quick": 1000, "full": 20000}
 
     def __init__(self, path, kernel):
         self.path, self.file = path, os.path.basename(path)[:-len(".c")]
@@ -192,7 +192,7 @@ class Fuzz(Program):
         seed = [f"-seed={os.environ['MRFD_SEED']}"] if "MRFD_SEED" in os.environ else []
         built = product("connectx", "--test")
         return [os.path.join(SCRIPTS, "enter"), f"{built}/{self.file}",
-                f"-seconds={self.SECONDS[self.depth]}", *seed,
+                f"-runs={self.CHANGES[self.depth]}", *seed,
                 f"-artifact={inside(os.path.join(BUILD, self.file))}.crash",
                 f"{built}/corpus/{self.file}"]
 

@@ -193,7 +193,7 @@ class CommandLines(unittest.TestCase):
         with mock.patch.dict(os.environ, {"MRFD_SEED": "0x5"}):
             words, guest = self.words("model/fuzz_wqe: corpus")
         self.assertEqual((words[1:], guest),
-                         (["/product/fuzz_wqe", "-seconds=12", "-seed=0x5",
+                         (["/product/fuzz_wqe", "-runs=20000", "-seed=0x5",
                            "-artifact=/mrfd/build/fuzz_wqe.crash", "/product/corpus/fuzz_wqe"],
                           None))
         words, guest = self.words("kunit: rxe_mr: test_index")
