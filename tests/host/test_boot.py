@@ -233,6 +233,7 @@ class Network(unittest.TestCase):
         self.assertRegex(done.stdout, rb"(?s)^253 of 1: rxe0\n.* 10.0.0.254/24 fd00::254/64 .*"
                          rb"link rxe0/1 state ACTIVE")
 
+    # runs: full
     def test_ready_needs_active_port_lid_and_ipoib(self):
         # A directory stands for the device: it has an InfiniBand port without a LID.
         done = boot("sh", "-c", f"""
@@ -430,7 +431,6 @@ class FromPython(unittest.TestCase):
         self.assertEqual((guest.status, guest.why, len(guest.output)), (0, None, 3000000))
 
     # runs: full
-    # runs: full
     def test_qemu_that_outlives_its_guest_is_ended(self):
         class Outliving(machine.Guest):
             def _qemu_words(self, *args):
@@ -440,6 +440,7 @@ class FromPython(unittest.TestCase):
         guest = Outliving(["true"], devices=CONNECTX.qemu).run()  # the model may be the cause
         self.assertEqual((guest.status, guest.why), (124, "did not power off"))
 
+    # runs: full
     def test_wait_for_missing_output_raises_boot_error(self):
         with machine.Guest(["true"]) as guest:
             with self.assertRaisesRegex(machine.BootError, "before it ended"):

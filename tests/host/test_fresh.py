@@ -129,6 +129,7 @@ class FreshTest(ProjectTest):
         self.assertEqual(self.calls('kernel'), [])
         self.assertEqual(self.calls('kernel', '--debug'), ['compile'])
 
+    # runs: full
     def test_rdma_core_is_rebuilt_after_changes_only(self):
         self.check_inputs('rdma-core', 'rdma-core', ['configure', 'compile'])
         self.edit('scripts/rdma-core', '-DIN_PLACE=1', '-DIN_PLACE=1 -DX=1')

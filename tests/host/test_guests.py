@@ -75,6 +75,7 @@ class Guests(unittest.TestCase):
         self.assertEqual([r[1:] for r in a], [("ok", ""), ("not ok", "still running after 20 s")])
         self.assertEqual((b[0][1], rest), ("ok", []))
 
+    # runs: full
     def test_panic_is_reported_and_next_program_runs(self):
         a, b, rest = run(PROVOKE.format("PANIC"), GOOD)
         self.assertEqual(a[0], ("program", "not ok", "kernel panic: dumptest"))

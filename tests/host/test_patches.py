@@ -95,6 +95,7 @@ class PatchesTest(JoinedTest):
         self.join()
         self.assertEqual(self.git(self.tree, 'log', '-1', '--format=%s'), 'new: Add a driver')
 
+    # runs: full
     def test_patch_outside_a_series_is_named(self):
         for place in '0001-x.patch', '02-New/0001-x.patch', 'new/0001-x.patch', '04-bare/0001-x.patch', \
                 '02-new/more/0001-x.patch':
@@ -147,6 +148,7 @@ class PatchesTest(JoinedTest):
         self.assertEqual([path.name for path in (self.patches / '03-short').iterdir()], ['cover.md'])
         self.assertIn('no patches in 03-short yet', self.script('series', 'linux').stderr)
 
+    # runs: full
     def test_refresh_refuses_commit_without_series(self):
         self.join()
         self.commit('b: Mine')
@@ -202,6 +204,7 @@ class PatchesTest(JoinedTest):
         self.assertIn(' 3 files changed', mails['02-new/0000-cover-letter.patch'])
         self.assertIn('new: Add a driver', mails['02-new/0000-cover-letter.patch'])
 
+    # runs: full
     def test_cover_letter_names_dependencies_by_title(self):
         self.made('series', 'linux')
         cover = self.mails()['03-short/0000-cover-letter.patch']
@@ -220,6 +223,7 @@ class PatchesTest(JoinedTest):
         self.assertEqual(self.git(pristine, 'rev-parse', 'HEAD^{tree}'),
                          self.git(self.tree, 'rev-parse', 'mrfd^{tree}'))
 
+    # runs: full
     def test_series_depends_on_earlier_series_only(self):
         for wrong in '03-short', '02-new', '04-none', '.':
             with self.subTest(wrong=wrong):
