@@ -27,8 +27,9 @@ from mrfd.paths import TOP
 RUNS = {"quick": ("base", False), "full": ("base", True), "debug": ("debug", False),
         "debug-full": ("debug", True), "kcsan": ("kcsan", False)}
 # The GPU of the tests (tests/gpu); the modules by which steps fail (tests/steps) and which
-# is a ULP of device memory (tests/kernel_dm); perftest of perftest/ on the path.
-GUEST = ("gpu", "steps", "kernel-dm", "perftest")
+# is a ULP of device memory (tests/kernel_dm); perftest of perftest/ on the path; two CPUs in
+# every run, for what threads do at the same time (see Program.cpus).
+GUEST = ("gpu", "steps", "kernel-dm", "perftest", "smp")
 ALL = ("rxe", "connectx")
 LINES = 10      # at the head, in which the lines stand
 SUITE = os.path.join(TOP, "tests/rdma-core.runs")

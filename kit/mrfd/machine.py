@@ -66,6 +66,7 @@ DEVICES = {"virtio-gpu": "virtio-gpu-pci",
               for number, (name, path) in enumerate(MODELS.items())}}
 MAX_GUESTS = 254  # in one network: 10.0.0.1 to 10.0.0.254
 MAX_CPUS = 16     # CONFIG_NR_CPUS of the kit's kernels
+CPUS = int(os.environ.get("MRFD_CPUS", 2))  # of a guest, unless its options say otherwise
 
 # An oops causes a panic, and a panic a restart, which ends QEMU (-no-reboot): otherwise a
 # kernel that has oopsed may hang.  A stall or a hung task is reported late, because an
@@ -310,7 +311,7 @@ class Guest:
     file that says more.
     """
 
-    def __init__(self, command, *, name="guest", kernel="base", memory="1G", cpus=2,
+    def __init__(self, command, *, name="guest", kernel="base", memory="1G", cpus=CPUS,
                  devices=(), append="", env=None, timeout=600, log_dir=None, links=(),
                  mac=0, fabric=None, setup=(), output=None, stdin=False, tty=None, allow=(),
                  icount=False, accel=None, model=(), gdb=None):
@@ -634,12 +635,12 @@ class Guest:
         said = EXIT.fullmatch(self._exit)
         return said and len(self._output) >= int(said[3] or 0)
 
-    def _take(self, data):
     def _is_off(self):
         """Whether its kernel has powered off, and QEMU does not end for a reason of its own (seen
         once, on a busy machine).  If it has a model, that may be the reason."""
         return b"reboot: Power down" in self._console and not self._has_connectx()
 
+    def _take(self, data):
         with self._news:
             self._output += data
             self._news.notify_all()

@@ -62,12 +62,12 @@ def guest_options(kernel, device, **more):
             "allow": device.allow, **more}
 
 
-def test_guest(kernel, device, *programs, gpu=False):
+def test_guest(kernel, device, *programs, gpu=False, **more):
     """Options of Guest for our own programs: with every exporter, perhaps the GPU of the
     tests, and with what these programs of the kit build on the path."""
     env = environment.of_our_libraries(product("rdma-core"), *map(product, programs))
     return guest_options(kernel, device, devices=EXPORTERS + ["gpu"] * gpu,
-                         env={**env, **dict(device.settings)})
+                         env={**env, **dict(device.settings)}, **more)
 
 
 class Program:
@@ -95,6 +95,14 @@ class Program:
     def guest(self):
         """Options of the Guest that it runs in; None: it runs on the host."""
         return None
+
+    @property
+    def cpus(self):
+        """How many its guests have.  In a quick run on the base kernel a program that does not
+        need two has one, since two guests of one CPU, beside each other, do more than one of
+        two.  All other runs have it on two."""
+        few = self.kernel == "base" and not self.full and "smp" not in self.head.guest
+        return 1 if few else machine.CPUS
 
     def select(self, wanted):
         """The same program with these cases only."""
@@ -131,7 +139,8 @@ class Program:
         with subprocess.Popen(self.words(), cwd=TOP, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               env={**os.environ, "MRFD_KERNEL": self.kernel,
-                                   "MRFD_DEPTH": self.depth}) as process:
+                                   "MRFD_DEPTH": self.depth,
+                                   "MRFD_CPUS": str(self.cpus)}) as process:
             for line in process.stdout:
                 reader(line)
         reader.end(process.returncode)
@@ -253,7 +262,7 @@ class GuestProgram(Program):
 
     def guest(self):
         guest = test_guest(self.kernel, self.device, *(x for x in self.needs if x == "perftest"),
-                           gpu=self.gpu)
+                           gpu=self.gpu, cpus=self.cpus)
         guest["env"].update({name: product(*tool) for name, tool in self.modules.items()})
         if "MRFD_STEPS" in self.modules:
             guest["allow"] = (*guest["allow"], UMR_REFUSED)
@@ -305,9 +314,7 @@ class KunitProgram(Program):
 
 
 class Suite(Program):
-    """A module of rdma-core's own suite, in a process of its own, with huge pages.  The
-    quick run on the base kernel gives it one CPU: two such guests beside each other are faster
-    than guests of two CPUs, one after the other."""
+    """A module of rdma-core's own suite, in a process of its own, with huge pages."""
 
     dialect = Unittest
 
@@ -325,8 +332,8 @@ class Suite(Program):
                 *(self.wanted or [f"tests.{self.module}"])]
 
     def guest(self):
-        few = {} if self.full or self.kernel != "base" else {"cpus": 1}
-        return guest_options(self.kernel, self.device, append="hugepages=64", **few)
+        return guest_options(self.kernel, self.device, append="hugepages=64",
+                             cpus=self.cpus)
 
 
 def guest_programs(kernel, device):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full kcsan; devices: rxe */
+/* runs: quick debug-full kcsan; guest: smp; devices: rxe */
 /* runs: full; devices: connectx */
 /*
  * An MR loses a right, its PD or its memory, or ends by a dereg, in the middle of a message of

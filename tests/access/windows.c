@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full kcsan; devices: rxe */
-/* runs: quick debug-full; devices: connectx */
+/* runs: quick debug-full kcsan; guest: smp; devices: rxe */
+/* runs: quick debug-full; guest: smp; devices: connectx */
 /*
  * A memory window gives access to its part of an MR and no more.  Only its PD can bind it, and
  * only its QP can invalidate it.  A bind and a dereg of the MR never both succeed.

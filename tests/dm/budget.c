@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full kcsan; devices: rxe */
+/* runs: quick debug-full kcsan; guest: smp; devices: rxe */
 /* runs: full debug-full; devices: connectx */
 /*
  * No more device memory is allocated than there is, by processes and threads at once, and what

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full kcsan; devices: rxe */
+/* runs: quick debug-full kcsan; guest: smp; devices: rxe */
 /* runs: full debug-full; devices: connectx pinned two */
 /*
  * Device memory is freed while importers of its dma-buf use it, also by the death of its owner:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
-/* runs: quick debug-full; devices: connectx */
+/* runs: quick debug; guest: smp; devices: rxe */
+/* runs: quick debug-full; guest: smp; devices: connectx */
 /*
  * On a device that does DMA and follows moves, an exporter fails, moves the buffer or takes it
  * away: the user gets the exporter's errno, importers hold nothing, and an MR that was to get

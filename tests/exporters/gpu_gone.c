@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; guest: gpu; devices: rxe */
-/* runs: quick debug-full; guest: gpu; devices: connectx */
+/* runs: quick debug; guest: smp gpu; devices: rxe */
+/* runs: quick debug-full; guest: smp gpu; devices: connectx */
 /* runs: full debug-full; guest: gpu; devices: pinned */
 /*
  * A GPU leaves its driver while its buffers are registered: nothing new can be had of a buffer

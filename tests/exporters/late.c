@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
+/* runs: quick debug; guest: smp; devices: rxe */
 /* runs: full; devices: connectx */
 /*
  * An exporter is slow: registration waits for a slow operation, for fences and for a move,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
+/* runs: quick debug; guest: smp; devices: rxe */
 /* runs: full; devices: connectx */
 /*
  * An exporter moves a buffer whose importer uses vmap, or takes its memory away: the move is

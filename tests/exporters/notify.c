@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: all */
+/* runs: quick debug; guest: smp; devices: all */
 /*
  * An exporter moves a buffer or takes its memory away, and the device follows: the driver makes
  * the keys invalid, and the next page fault maps the memory that the buffer has then.

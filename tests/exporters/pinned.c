@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
-/* runs: quick debug-full; devices: connectx pinned */
+/* runs: quick debug; guest: smp; devices: rxe */
+/* runs: quick debug-full; guest: smp; devices: connectx pinned */
 /*
  * A device that cannot follow pins the buffer.  When the exporter takes the memory back, the MR
  * gives no access any more, its key names nothing else until dereg, and no other MR suffers.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
+/* runs: quick debug; guest: smp; devices: rxe */
 /* runs: full; devices: connectx */
 /*
  * A rereg moves an MR to a buffer whose exporter fails or is slow.  If it fails, the error is

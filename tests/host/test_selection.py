@@ -206,6 +206,18 @@ class CommandLines(unittest.TestCase):
         self.assertIn("rereg_mr_fd", env["MRFD_DEVICE_CAN"].split())
 
 
+    def test_quick_guest_has_one_cpu_unless_its_program_needs_two(self):
+        def cpus(pattern, kernel="base", quick=True):
+            with mock.patch.object(programs, "product", lambda *words: "/product"), \
+                    mock.patch.object(machine, "CPUS", 2):
+                program, = selection.select(pattern, kernel)
+                return (program.quick() if quick else program).guest()["cpus"]
+        race = "rxe/interface/fuzz: fuzz."
+        self.assertEqual([cpus(DATA), cpus(MR), cpus(race)], [1, 1, 2])
+        self.assertEqual([cpus(DATA, quick=False), cpus(DATA, "debug"), cpus(MR, quick=False)],
+                         [2, 2, 2])
+
+
 class Built(unittest.TestCase):
     def test_only_needed_products_are_built(self):
         for pattern, made in (

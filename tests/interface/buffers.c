@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
-/* runs: quick debug-full; devices: connectx */
+/* runs: quick debug; guest: smp; devices: rxe */
+/* runs: quick debug-full; guest: smp; devices: connectx */
 /*
  * For each type of memory, what the query says is what registration and rereg do, and old
  * programs that ask with fd -1 come to the same answer.  An MR exists all the time of its rereg.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug kcsan; devices: rxe */
+/* runs: quick debug kcsan; guest: smp; devices: rxe */
 /* runs: full debug-full; devices: connectx */
 /*
  * 60,000 calls of reg, rereg and dereg that are nearly correct, by both entries, from

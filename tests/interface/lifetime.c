@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug kcsan; devices: rxe */
-/* runs: quick debug-full; devices: connectx */
+/* runs: quick debug kcsan; guest: smp; devices: rxe */
+/* runs: quick debug-full; guest: smp; devices: connectx */
 /*
  * An MR needs neither the fd that it was made from nor the process that made the buffer.
  * However it ends, by dereg, by exit, by a signal in the middle of traffic, or with its device,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; devices: rxe */
+/* runs: quick debug-full; guest: smp; devices: rxe */
 /* runs: full debug-full; devices: connectx two */
 /*
  * The device with the memory leaves under an importer on another device, or the importer's

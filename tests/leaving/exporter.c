@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; guest: gpu; devices: all */
+/* runs: quick debug-full; guest: smp gpu; devices: all */
 /* runs: full debug-full; guest: gpu; devices: pinned */
 /*
  * The GPU is unbound or removed from the PCI bus while its buffers are in use or being

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; guest: gpu; devices: all */
+/* runs: quick debug-full; guest: smp gpu; devices: all */
 /* runs: full debug-full; guest: gpu; devices: pinned */
 /*
  * A process with MRs of all kinds of memory, under traffic both ways, is killed, exits, closes

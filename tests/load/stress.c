@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full kcsan; devices: rxe */
+/* runs: quick debug-full kcsan; guest: smp; devices: rxe */
 /* runs: full; devices: connectx */
 /*
  * Several processes register, reregister, use and deregister MRs at random, fork and exit, while

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; guest: gpu; devices: all */
+/* runs: quick debug-full; guest: smp gpu; devices: all */
 /*
  * Buffers of a GPU move below lists, lists of lists, windows and prefetches: each access finds
  * the bytes where they are, and a prefetch or a dereg at the same time spoils nothing.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full; guest: gpu; devices: all */
+/* runs: quick debug-full; guest: smp gpu; devices: all */
 /*
  * Buffers of a GPU move thousands of times, or are evicted, under RDMA writes, reads, atomics
  * and sends: no byte is lost, misplaced or stale, no operation fails, and the counters show that

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
-/* runs: quick debug-full; devices: connectx */
+/* runs: quick debug; guest: smp; devices: rxe */
+/* runs: quick debug-full; guest: smp; devices: connectx */
 /*
  * A work request that fails reports why at both ends; what was posted before completes, and what
  * was posted after it is flushed.  Afterwards nothing is held, and a QP that is reset works

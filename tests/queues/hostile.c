@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
+/* runs: quick debug; guest: smp; devices: rxe */
 /* runs: full; devices: connectx */
 /*
  * Whatever a process writes into the mapped queues of its QP, at any time, breaks only this QP:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
-/* runs: quick debug-full; devices: connectx */
+/* runs: quick debug; guest: smp; devices: rxe */
+/* runs: quick debug-full; guest: smp; devices: connectx */
 /*
  * A process writes random words into the queues, doorbell records and doorbells of mlx5 while
  * they are in use.  Another process, which moves and checks its bytes and registers memory,

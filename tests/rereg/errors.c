@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: all */
+/* runs: quick debug; guest: smp; devices: all */
 /* runs: full debug-full; devices: pinned */
 /*
  * A rereg that fails reports the class of the error and the reason, and the MR is unchanged: its

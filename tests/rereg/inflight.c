@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug-full kcsan; guest: gpu; devices: rxe */
-/* runs: quick debug-full; guest: gpu; devices: connectx */
+/* runs: quick debug-full kcsan; guest: smp gpu; devices: rxe */
+/* runs: quick debug-full; guest: smp gpu; devices: connectx */
 /* runs: full debug-full; guest: gpu; devices: pinned */
 /*
  * An MR moves between two buffers under traffic: each packet uses only one of them, and after
