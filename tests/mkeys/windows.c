@@ -38,8 +38,10 @@ FIXTURE_VARIANT(window)
 
 FIXTURE_VARIANT_ADD(window, on_host_memory) { .kind = HOST };
 FIXTURE_VARIANT_ADD(window, on_memfd) { .kind = MEMFD };
+/* runs: full */
 FIXTURE_VARIANT_ADD(window, on_udmabuf) { .kind = UDMABUF };
 FIXTURE_VARIANT_ADD(window, on_vram) { .kind = GPU_VRAM };
+/* runs: full */
 FIXTURE_VARIANT_ADD(window, on_gpu_system_memory) { .kind = GPU_SYSTEM };
 
 FIXTURE_SETUP(window)

@@ -82,6 +82,7 @@ FIXTURE_VARIANT_ADD(libfabric, udmabuf) { .kind = UDMABUF };
 FIXTURE_VARIANT_ADD(libfabric, system_heap) { .kind = HEAP };
 /* runs: full */
 FIXTURE_VARIANT_ADD(libfabric, virtio_gpu) { .kind = VIRTIO_GPU };
+/* runs: full */
 FIXTURE_VARIANT_ADD(libfabric, bochs_vram) { .kind = BOCHS };
 FIXTURE_VARIANT_ADD(libfabric, gpu_vram) { .kind = GPU_VRAM };
 /* runs: full */

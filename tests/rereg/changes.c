@@ -33,24 +33,36 @@ FIXTURE_VARIANT(rereg)
 	enum memory_kind from, to;
 };
 
+/* The quick run has each kind as the memory before and as the memory after. */
 #define MOVE(a, A, b, B) FIXTURE_VARIANT_ADD(rereg, a##_to_##b) { .from = A, .to = B }
+/* runs: full */
 MOVE(host, HOST, host, HOST);
 MOVE(host, HOST, vgem, VGEM);
+/* runs: full */
 MOVE(host, HOST, memfd, MEMFD);
+/* runs: full */
 MOVE(host, HOST, bochs, BOCHS);
 MOVE(vgem, VGEM, host, HOST);
 MOVE(vgem, VGEM, vgem, VGEM);
+/* runs: full */
 MOVE(vgem, VGEM, memfd, MEMFD);
+/* runs: full */
 MOVE(vgem, VGEM, bochs, BOCHS);
+/* runs: full */
 MOVE(memfd, MEMFD, host, HOST);
+/* runs: full */
 MOVE(memfd, MEMFD, vgem, VGEM);
+/* runs: full */
 MOVE(memfd, MEMFD, memfd, MEMFD);
 MOVE(memfd, MEMFD, bochs, BOCHS);
+/* runs: full */
 MOVE(bochs, BOCHS, host, HOST);
+/* runs: full */
 MOVE(bochs, BOCHS, vgem, VGEM);
 MOVE(bochs, BOCHS, memfd, MEMFD);
 /* The case with every combination goes back each time, so each of these is both ways. */
 MOVE(vram, GPU_VRAM, host, HOST);
+/* runs: full */
 MOVE(vram, GPU_VRAM, vgem, VGEM);
 MOVE(memfd, MEMFD, vram, GPU_VRAM);
 

@@ -45,7 +45,9 @@ FIXTURE_VARIANT(mr)
 
 FIXTURE_VARIANT_ADD(mr, on_host_memory) { .kind = HOST };
 FIXTURE_VARIANT_ADD(mr, on_vgem) { .kind = VGEM };
+/* runs: full */
 FIXTURE_VARIANT_ADD(mr, on_memfd) { .kind = MEMFD };
+/* runs: full */
 FIXTURE_VARIANT_ADD(mr, on_bochs) { .kind = BOCHS };
 
 FIXTURE_SETUP(mr)
