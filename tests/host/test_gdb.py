@@ -6,6 +6,7 @@ program; and the guest's command goes on to its own end."""
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,6 +99,7 @@ class Batch(WithGuest):
     def hide_modules(self):
         """Have no modules of the kernel for the time of this case: on rxe it needs none."""
         modules = os.path.join(os.path.dirname(machine.kernel_image("symbols")), "modules")
+        shutil.rmtree(f"{modules}.hidden", ignore_errors=True)  # of a run that was killed
         if os.path.isdir(modules):
             os.rename(modules, f"{modules}.hidden")
             self.addCleanup(os.rename, f"{modules}.hidden", modules)

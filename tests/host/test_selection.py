@@ -205,7 +205,6 @@ class CommandLines(unittest.TestCase):
         self.assertEqual((env["MRFD_DEVICE"], env["MRFD_VERBS_DEVICE"]), ("rxe", "rxe0"))
         self.assertIn("rereg_mr_fd", env["MRFD_DEVICE_CAN"].split())
 
-
     def test_quick_guest_has_one_cpu_unless_its_program_needs_two(self):
         def cpus(pattern, kernel="base", quick=True):
             with mock.patch.object(programs, "product", lambda *words: "/product"), \
