@@ -71,9 +71,10 @@ CPUS = int(os.environ.get("MRFD_CPUS", 2))  # of a guest, unless its options say
 # An oops causes a panic, and a panic a restart, which ends QEMU (-no-reboot): otherwise a
 # kernel that has oopsed may hang.  A stall or a hung task is reported late, because an
 # emulated machine is slow.  printk.devkmsg=on: the kernel drops no messages of programs
-# because there are many.
+# because there are many.  tsc=reliable: a guest that the host stopped for a moment does not
+# change to the HPET, which takes QEMU's lock for each look at the time.
 KERNEL_LINE = ("console=ttyS0 loglevel=8 oops=panic panic=-1 printk.devkmsg=on "
-               "random.trust_cpu=on "
+               "random.trust_cpu=on tsc=reliable "
                "rcupdate.rcu_cpu_stall_timeout=60 sysctl.kernel.watchdog_thresh=30 "
                "sysctl.kernel.hung_task_timeout_secs=60 kmemleak.verbose=1 kasan_multi_shot")
 
