@@ -41,7 +41,6 @@ LIMIT = 1800            # seconds that a program may take
 BOOT_LIMIT = 300        # seconds until a guest can run a program; KUnit runs in this time
 END_LIMIT = 240         # seconds for the leak scans, and to power off
 LOG_LIMIT = 10          # seconds until the kernel's log has what the guest wrote to it
-LANES = min(2, os.cpu_count())  # on the debug kernel
 
 
 class Guests:
@@ -178,12 +177,10 @@ def by_guest(programs):
 
 
 def lanes_of(programs, kernel):
-    """For each lane an iterator of its programs; lanes may have one in common."""
-    ordered = by_guest(programs)
-    if kernel == "debug":
-        return [iter(ordered)] * LANES
-    here, large, small = [], [], collections.deque()
-    for program in ordered:
+    """For each lane an iterator of its programs.  Two guests of two CPUs run beside each other
+    on the debug kernel only."""
+    here, large, small = [], collections.deque(), collections.deque()
+    for program in by_guest(programs):
         guest = program.guest()
         (here if guest is None else small if guest.get("cpus") == 1 else large).append(program)
 
@@ -191,7 +188,9 @@ def lanes_of(programs, kernel):
         with contextlib.suppress(IndexError):
             while True:
                 yield take()
-    return [itertools.chain(here, taken(small.pop)), itertools.chain(large, taken(small.popleft))]
+    rest = taken(large.pop) if kernel == "debug" else ()
+    return [itertools.chain(here, taken(small.pop), rest),
+            itertools.chain(taken(large.popleft), taken(small.popleft))]
 
 
 def in_lanes(lanes, run):

@@ -98,10 +98,10 @@ class Program:
 
     @property
     def cpus(self):
-        """How many its guests have.  In a quick run on the base kernel a program that does not
-        need two has one, since two guests of one CPU, beside each other, do more than one of
-        two.  All other runs have it on two."""
-        few = self.kernel == "base" and not self.full and "smp" not in self.head.guest
+        """How many its guests have.  In a quick run a program that does not need two has one,
+        since two guests of one CPU, beside each other, do more than one of two.  A full run,
+        and one that looks for data races, has it on two."""
+        few = self.kernel != "kcsan" and not self.full and "smp" not in self.head.guest
         return 1 if few else machine.CPUS
 
     def select(self, wanted):

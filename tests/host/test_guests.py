@@ -157,9 +157,10 @@ class Lanes(unittest.TestCase):
         self.assertEqual([next(here).name for _ in "bg"], ["b", "g"])
         self.assertEqual([next(there).name for _ in "adce"], ["a", "d", "c", "e"])
         self.assertEqual([*(program.name for program in here), *there], ["f"])
-        lanes = pool.lanes_of(some, "debug")
-        self.assertIs(*lanes)
-        self.assertEqual("".join(program.name for program in lanes[0]), "adbcefg")
+        here, there = pool.lanes_of(some, "debug")
+        self.assertEqual("".join(next(here).name for _ in "bgfec"), "bgfec")
+        self.assertEqual("".join(program.name for program in there), "ad")
+        self.assertEqual([*here], [])
 
     def test_error_in_one_lane_is_raised_at_once(self):
         release, ended = threading.Event(), []

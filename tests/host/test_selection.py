@@ -212,8 +212,8 @@ class CommandLines(unittest.TestCase):
                 program, = selection.select(pattern, kernel)
                 return (program.quick() if quick else program).guest()["cpus"]
         race = "rxe/interface/fuzz: fuzz."
-        self.assertEqual([cpus(DATA), cpus(MR), cpus(race)], [1, 1, 2])
-        self.assertEqual([cpus(DATA, quick=False), cpus(DATA, "debug"), cpus(MR, quick=False)],
+        self.assertEqual([cpus(DATA), cpus(MR), cpus(DATA, "debug"), cpus(race)], [1, 1, 1, 2])
+        self.assertEqual([cpus(DATA, quick=False), cpus(race, "kcsan"), cpus(MR, quick=False)],
                          [2, 2, 2])
 
 
