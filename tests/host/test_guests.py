@@ -110,7 +110,8 @@ class Guests(unittest.TestCase):
 
     # runs: full
     def test_program_that_removes_the_device_fails(self):
-        a, b, rest = run("rdma link delete rxe0; " + GOOD, GOOD)
+        a, b, rest = run("rdma link delete rxe0; " + GOOD, GOOD,
+                         limit=300)  # the guest waits 60 s for its device
         self.assertEqual([(r[1], r[2]) for r in a], [
             ("ok", ""), ("not ok", "guest-run: cannot go on, rxe0 is gone")])
         self.assertEqual((b[0][1], rest), ("ok", []))
