@@ -6,6 +6,7 @@
  * the header, the memory of the message and of the response.
  */
 #include "interface/mistakes.h"
+#include "lib/depth.h"
 #include <sys/wait.h>
 
 /* A correct message, in which a case then makes a mistake before it sends it. */
@@ -363,16 +364,14 @@ TEST_F(uapi, inaccessible_memory_of_write_is_efault)
 	ASSERT_EQ(0, self->failures);
 }
 
-#define PROCESSES 300
-
 /* A call for a context that is refused must not leave a reference on the process. */
 TEST_F_TIMEOUT(uapi, second_context_is_einval_and_leaks_no_task, 120)
 {
-	long before = slab_objects("task_struct");
+	long before = slab_objects("task_struct"), processes = depth(100, 300);
 	char dev[128];
 
 	snprintf(dev, sizeof(dev), "/dev/infiniband/%s", self->ctx->device->dev_name);
-	for (int i = 0; i < PROCESSES; i++) {
+	for (int i = 0; i < processes; i++) {
 		pid_t pid = fork();
 		int status;
 
@@ -388,9 +387,9 @@ TEST_F_TIMEOUT(uapi, second_context_is_einval_and_leaks_no_task, 120)
 	}
 	/* Processes are freed a little later, and unrelated ones start and end. */
 	for (double end = deadline(5); now() < end; usleep(100000))
-		if (slab_objects("task_struct") <= before + PROCESSES / 6)
+		if (slab_objects("task_struct") <= before + processes / 6)
 			break;
-	ASSERT_GE(before + PROCESSES / 6, slab_objects("task_struct"));
+	ASSERT_GE(before + processes / 6, slab_objects("task_struct"));
 }
 
 TEST_HARNESS_MAIN
