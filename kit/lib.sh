@@ -181,8 +181,20 @@ in_userland() {
 	local options=()
 	[ "$1" != --tree ] || { options=("${@:1:3}"); shift 3; }
 	# shellcheck disable=SC2016 # the shell inside expands it
-	nice "$top/scripts/enter" "${options[@]}" bash -c '. /mrfd/kit/lib.sh; eval "$1"; shift; "$@"' \
+	nice "$top/scripts/enter" "${options[@]}" \
+		bash -c '. /mrfd/kit/lib.sh; use_huge_pages; eval "$1"; shift; "$@"' \
 		"$0" "$(declare -f)" "$@"
+}
+
+# use_huge_pages: of in_userland, inside.  The programs that start next get large pieces of
+# memory in huge pages (kit/huge.c).
+use_huge_pages() {
+	local library=$build/huge.so part=$build/huge.so.part.$$
+	[ "$library" -nt "$top/kit/huge.c" ] || {
+		/usr/bin/gcc -O2 -Wall -Wextra -shared -fPIC -o "$part" "$top/kit/huge.c"
+		mv "$part" "$library"
+	}
+	export LD_PRELOAD=$library
 }
 
 # --- Projects ----------------------------------------------------------------
