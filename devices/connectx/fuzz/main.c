@@ -239,12 +239,12 @@ int main(int argc, char **argv)
 	ok = result(1, "corpus", files);
 	if (!runs)
 		return !ok;
-	/* Now, as the changes may be the process's end; and with the result again. */
+	/* Now, as the changes may end the process. */
 	printf("# MRFD_SEED=%lu\n", seed);
 	random_state = seed;
 	if (!samples)
 		samples = 1;		/* the empty input */
 	mutate(runs, timeout);
-	printf("# MRFD_SEED=%lu, %u inputs\n", seed, runs);
+	printf("# %u inputs\n", runs);
 	return !result(2, "changed_inputs", true) || !ok;
 }
