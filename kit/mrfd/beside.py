@@ -13,6 +13,7 @@ import os
 import re
 
 from mrfd import machine
+from mrfd import products
 from mrfd import programs
 from mrfd.devices import CONNECTX, RXE
 from mrfd.fabric import Fabric
@@ -29,7 +30,7 @@ def text_of(guest):
     text = guest.output.decode(errors="replace")
     if guest.status:
         why = guest.why or f"exit status {guest.status}"
-        raise machine.BootError(f"{os.path.basename(guest.command[0])} failed: {why}\n{text}")
+        raise products.BootError(f"{os.path.basename(guest.command[0])} failed: {why}\n{text}")
     return text
 
 
@@ -53,7 +54,7 @@ def in_loopback(program):
     with open(os.path.join(guest.log_dir, "connectx.log"), encoding="utf-8") as log:
         own = own_time(log.read())
     if REGISTRATION not in own:
-        raise machine.BootError(f"{guest.log_dir}/connectx.log has no times of the model")
+        raise products.BootError(f"{guest.log_dir}/connectx.log has no times of the model")
     return numbers("loopback", text), own
 
 

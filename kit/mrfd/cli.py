@@ -8,7 +8,7 @@ import signal
 import sys
 
 from mrfd import processes
-from mrfd.machine import BootError
+from mrfd.products import BootError
 
 
 def parser(description):

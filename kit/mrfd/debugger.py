@@ -18,6 +18,7 @@ import termios
 import threading
 
 from mrfd import machine
+from mrfd import products
 from mrfd.paths import BUILD, INSIDE, SCRIPTS, inside
 
 READY = b"ready for gdb\n"
@@ -69,7 +70,7 @@ class Debugger:
         """Wait until the guest is ready; hand its output on, also the later one."""
         try:
             ready = self.guest.wait_for(b"^" + READY, self.guest.timeout)
-        except machine.BootError:
+        except products.BootError:
             self.output(self.guest.output)
             raise
         self.output(ready.string[:ready.start()])
@@ -100,7 +101,7 @@ class Debugger:
                 pass
             return gdb.wait(GRACE if self.batch else None)
         except subprocess.TimeoutExpired:
-            raise machine.BootError(f"gdb has not ended {GRACE} s after the guest") from None
+            raise products.BootError(f"gdb has not ended {GRACE} s after the guest") from None
         finally:
             if gdb and gdb.poll() is None:
                 gdb.kill()
@@ -117,7 +118,7 @@ class Debugger:
 
     def _let_end(self):
         """Let the guest go on, wherever gdb has left it, until its command ends."""
-        with contextlib.suppress(machine.BootError, OSError):
+        with contextlib.suppress(products.BootError, OSError):
             self.guest.monitor.command("cont")
             if not self.shown:
                 self.guest.send(b"exit\n")

@@ -18,7 +18,8 @@ import time
 
 from mrfd import console
 from mrfd import machine
-from mrfd.machine import BootError
+from mrfd import products
+from mrfd.products import BootError
 from mrfd.paths import SCRIPTS, inside
 from mrfd.processes import below
 
@@ -41,7 +42,7 @@ class Fabric:
         self.socket = inside(path)
         with open(self.log, "wb") as log:
             self._process = subprocess.Popen(
-                [os.path.join(SCRIPTS, "enter"), f"{machine.model_directory()}/{PROGRAM}",
+                [os.path.join(SCRIPTS, "enter"), f"{products.model_directory()}/{PROGRAM}",
                  "--socket", self.socket, *self.options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         try:

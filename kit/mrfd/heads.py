@@ -20,7 +20,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from mrfd.machine import BootError
+from mrfd.products import BootError
 from mrfd.paths import TOP
 
 # A full run has all that the quick one on the same kernel has.

@@ -30,7 +30,6 @@ The device "gpu-apart" is the same GPU without the switch.
 """
 
 import contextlib
-import functools
 import json
 import mmap
 import os
@@ -45,15 +44,14 @@ import tempfile
 import threading
 import time
 
-from mrfd import console
+from mrfd import console, products
 from mrfd.paths import BUILD, CACHE, INSIDE, SCRIPTS, TOP, inside
+from mrfd.products import BootError
 
 GUEST = f"{INSIDE}/kit/guest"  # the programs that the kit runs in a guest
 
 TIMED_OUT, BROKEN, COMPLAINED = 124, 125, 70
 MODEL_FAILED = 99  # of kit/with-connectx
-KERNELS = {"base": [], "debug": ["--debug"], "kcsan": ["--kcsan"], "symbols": ["--symbols"],
-           "stock": ["--stock"]}
 MODEL_SOCKET = "/tmp/connectx"  # in the userland of one guest
 MODELS = {"connectx": MODEL_SOCKET, "connectx-2": f"{MODEL_SOCKET}-2"}
 VRAM = 16 << 20  # bytes, of the GPU
@@ -89,99 +87,6 @@ def patience(seconds):
     return seconds * max(1, os.getloadavg()[0] / os.cpu_count())
 
 
-class BootError(Exception):
-    """The guest could not be started; the text says why."""
-
-
-def tool(*command, where=SCRIPTS):
-    """The one line that a program of the kit prints."""
-    done = subprocess.run([os.path.join(where, command[0]), *command[1:]],
-                          stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        name = os.path.relpath(os.path.join(where, command[0]), TOP)
-        raise BootError(f"{' '.join([name, *command[1:]])} failed")
-    return done.stdout.strip()
-
-
-def tools(*commands):
-    """What tool() returns of each command; they run side by side.  If one fails, or this is
-    interrupted, the others end.  Each has a process group, so that all of it can be ended."""
-    def runs(program):
-        return program.poll() is None
-
-    def failed(program):
-        return bool(program.poll())
-
-    with tempfile.TemporaryDirectory(prefix="mrfd-steps-") as steps:
-        running = [subprocess.Popen([os.path.join(SCRIPTS, command[0]), *command[1:]], text=True,
-                                    stdout=subprocess.PIPE, process_group=0,
-                                    env={**os.environ, "MRFD_STEPS": steps})
-                   for command in commands]
-        try:
-            while not any(map(failed, running)) and any(map(runs, running)):
-                time.sleep(0.1)
-            blame = [command for command, program in zip(commands, running) if failed(program)]
-        finally:
-            for program in filter(runs, running):
-                os.killpg(program.pid, signal.SIGTERM)
-            lines = [program.communicate()[0].strip() for program in running]
-    if blame:
-        raise BootError(f"scripts/{' '.join(blame[0])} failed")
-    return lines
-
-
-def check_kernel(kernel):
-    """BootError if that is neither the name of a kernel nor the path of an image."""
-    if kernel in KERNELS:
-        return
-    try:
-        with open(kernel, "rb") as f:
-            head = f.read(0x206)
-    except FileNotFoundError:
-        raise BootError(f"no kernel {kernel!r}: it is neither one of {', '.join(KERNELS)} "
-                        "nor a file") from None
-    except OSError as error:
-        raise BootError(f"cannot read the kernel {kernel}: {error.strerror}") from None
-    if head[0x202:] != b"HdrS":
-        raise BootError(f"{kernel} is not a kernel: it must be a bzImage")
-
-
-@functools.cache  # all guests of a program get the same kernel, even if it is rebuilt meanwhile
-def kernel_image(kernel="base"):
-    """The path of a kernel's image, by name (it is built if needed) or by path."""
-    check_kernel(kernel)
-    return tool("kernel", *KERNELS[kernel]) if kernel in KERNELS else kernel
-
-
-@functools.cache
-def kernel_modules(kernel="base"):
-    """The directory of a kernel's modules, as a path inside; they are built if needed."""
-    image = tool("kernel", "--modules", *KERNELS[kernel])
-    return inside(os.path.join(os.path.dirname(image), "modules"))
-
-
-@functools.cache
-def gpu_module(kernel="base"):
-    """The path inside of the module for the GPU of the tests; it is built if needed."""
-    if kernel not in KERNELS or kernel == "stock":
-        raise BootError("the device gpu has a driver for the kit's kernels only: base, debug, "
-                        "kcsan, symbols")
-    return inside(tool("gpu", *KERNELS[kernel]))
-
-
-@functools.cache
-def init_program():
-    """The path of the guests' first process, compiled if needed."""
-    return tool("build", where=os.path.join(TOP, "kit/guest"))
-
-
-@functools.cache
-def model_directory():
-    """The directory with the ConnectX model and its fabric, as a path inside; they are built
-    if needed."""
-    return inside(tool("connectx"))
-
-
 def network_setup(number, count, device=None):
     """The words that go before a command in guest NUMBER of COUNT: they bring up the
     network and, if given, a devices.Device."""
@@ -191,7 +96,7 @@ def network_setup(number, count, device=None):
 
 def initramfs(records):
     """The archive that a guest starts from, /init and /config, as a memory file."""
-    with open(init_program(), "rb") as f:
+    with open(products.init_program(), "rb") as f:
         init = f.read()
     config = b"".join(os.fsencode(record) + b"\0" for record in records)
     fd = os.memfd_create("initramfs")
@@ -210,10 +115,10 @@ def kvm_works(kernel):
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     with open("/proc/sys/kernel/random/boot_id") as f:
-        host = f"{f.read().strip()} {os.path.basename(tool('rootfs', '--print'))}"
+        host = f"{f.read().strip()} {os.path.basename(products.tool('rootfs', '--print'))}"
     # A result with a kernel of the kit holds for every kernel.  Any other kernel may itself
     # be the reason why the guest does not run.
-    key = host if kernel in KERNELS else f"{host} {kernel} {os.stat(kernel).st_mtime_ns}"
+    key = host if kernel in products.KERNELS else f"{host} {kernel} {os.stat(kernel).st_mtime_ns}"
     path = os.path.join(CACHE, "kvm")
     try:
         with open(path) as f:
@@ -353,7 +258,7 @@ class Guest:
 
     def start(self):
         """Start QEMU; return when it runs."""
-        image = kernel_image(self.kernel)
+        image = products.kernel_image(self.kernel)
         self.accel = self.accel or accelerator(self.kernel)
         if self.log_dir is None:
             self.log_dir = log_directory(self.name)
@@ -462,11 +367,11 @@ class Guest:
             yield "tty=%d %d" % tuple(self.tty)
         if self.stdin:
             yield "stdin=1"
-        if self.kernel in KERNELS and self._has_connectx():
-            yield f"modules={kernel_modules(self.kernel)}"
+        if self.kernel in products.KERNELS and self._has_connectx():
+            yield f"modules={products.kernel_modules(self.kernel)}"
         for item in env.items():
             yield "env=%s=%s" % item
-        gpu = [f"{GUEST}/gpu", gpu_module(self.kernel)] if self._has_gpu() else []
+        gpu = [f"{GUEST}/gpu", products.gpu_module(self.kernel)] if self._has_gpu() else []
         for word in gpu + self.setup + self.command:
             yield b"arg=" + os.fsencode(word)
 
@@ -495,7 +400,7 @@ class Guest:
                   "-device", "virtio-serial-pci", "-device", "virtio-rng-pci",
                   "-device", "virtserialport,nr=1,chardev=status", "-device",
                   f"{'virtconsole' if self.tty else 'virtserialport'},nr=2,chardev=out"]
-        words += share("root", tool("rootfs")) + share("project", TOP)
+        words += share("root", products.tool("rootfs")) + share("project", TOP)
         words += self._network_words()
         devices = [DEVICES.get(d, d) for d in self.devices]
         ports = re.findall(r"""bus["':= ]+(port\d+)""", " ".join(devices))
@@ -531,7 +436,7 @@ class Guest:
         self._files.append(os.open(os.path.join(self.log_dir, f"{model}.log"),
                                    os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
         words = [f"{INSIDE}/kit/with-connectx", str(self._files[-1]), MODELS[model],
-                 f"{model_directory()}/connectx"]
+                 f"{products.model_directory()}/connectx"]
         if self.fabric:  # whose models need different GUIDs
             guid = 0x2c9030000000000 + 256 * self.mac + 128 * list(MODELS).index(model)
             words += ["--fabric", self.fabric, "--guid", f"{guid:016x}"]

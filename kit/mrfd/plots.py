@@ -7,7 +7,7 @@ plot.  In the plots of transfers a dashed line is a bounce.  Those whose name be
 import os
 import subprocess
 
-from mrfd import machine
+from mrfd import products
 from mrfd.paths import SCRIPTS, inside
 
 COLOURS = {"light": {"memory": "#555555", "dma-buf": "#0b66c3", "VRAM": "#b34700",
@@ -104,4 +104,4 @@ def draw(out, results, model):
                                   input=text, text=True, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, check=False)
             if done.returncode or not os.path.exists(path):
-                raise machine.BootError(f"gnuplot cannot draw {path}:\n{done.stdout}")
+                raise products.BootError(f"gnuplot cannot draw {path}:\n{done.stdout}")

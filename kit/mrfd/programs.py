@@ -24,6 +24,7 @@ import sys
 from mrfd import environment
 from mrfd import heads
 from mrfd import machine
+from mrfd import products
 from mrfd import sources
 from mrfd.cases import Cmocka, Kunit, Reader, Tap, Unittest
 from mrfd.devices import DEVICES, RXE
@@ -48,7 +49,7 @@ VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 @functools.cache  # a run uses one build of each, even if a source is edited meanwhile
 def product(*command):
     """The directory that a program of the kit builds, as a path inside."""
-    return inside(machine.tool(*command))
+    return inside(products.tool(*command))
 
 
 def guest_options(kernel, device, **more):
@@ -244,7 +245,7 @@ class GuestProgram(Program):
             self.dialect = Unittest
         if "perftest" in head.guest:
             self.needs.append("perftest")
-        self.modules = {MODULES[word][1]: (MODULES[word][0], *machine.KERNELS[kernel])
+        self.modules = {MODULES[word][1]: (MODULES[word][0], *products.KERNELS[kernel])
                         for word in head.guest if word in MODULES}
         self.needs.extend(map(shlex.join, self.modules.values()))
 
@@ -352,7 +353,7 @@ def suite(kernel, device, stock=False):
     """rdma-core's suite, of the stock source or of the patched one."""
     flags = ["--stock"] if stock else []
     paths = {os.path.basename(path).removesuffix(".py"): path for path in sorted(
-        glob.glob(os.path.join(machine.tool("join", *flags, "rdma-core"), "tests/test_*.py")))}
+        glob.glob(os.path.join(products.tool("join", *flags, "rdma-core"), "tests/test_*.py")))}
     runs = heads.suite()
     missing = {*runs} - {*paths} if not stock else ()
     if missing:
@@ -392,13 +393,13 @@ def theirs(kernel):
 
 def build_tests(targets):
     """Build these programs of tests/ (folder/name); the directory that has them."""
-    linux, out = inside(machine.tool("join", "linux")), inside(OUT)
+    linux, out = inside(products.tool("join", "linux")), inside(OUT)
     made = subprocess.run([os.path.join(SCRIPTS, "enter"), "make", "-s", f"-j{os.cpu_count()}",
                            "-C", inside(TESTS), f"OUT={out}", f"LINUX={linux}",
                            f"RDMA={product('rdma-core')}", *(f"{out}/{t}" for t in targets)],
                           check=False)
     if made.returncode:
-        raise machine.BootError("tests/ does not compile, see above")
+        raise products.BootError("tests/ does not compile, see above")
     return out
 
 
@@ -408,16 +409,16 @@ def build(programs):
              for need in (*program.needs, *(program.device.needs if program.device else ()))}
     for need, kernel in needs.items():
         if need == "kernel":
-            machine.kernel_image(kernel)
+            products.kernel_image(kernel)
         else:
             product(*shlex.split(need))
     if "kernel" in needs:  # made here, before two threads could do it at once
-        machine.init_program()
+        products.init_program()
         machine.accelerator()
     for kernel in {p.kernel for p in programs if p.device and p.device.qemu}:  # a ConnectX
-        machine.kernel_modules(kernel)
+        products.kernel_modules(kernel)
     for kernel in {program.kernel for program in programs if program.gpu}:
-        machine.gpu_module(kernel)
+        products.gpu_module(kernel)
     targets = [program.target for program in programs if program.target]
     if targets:
         build_tests(dict.fromkeys(targets))

@@ -7,6 +7,7 @@ import unittest
 
 from mrfd import environment
 from mrfd import machine
+from mrfd import products
 from mrfd.machine import patience  # noqa: E402
 from mrfd.paths import SCRIPTS, TOP, inside
 from mrfd.processes import below
@@ -30,10 +31,10 @@ class GuestsWithModel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         """Do what takes long the first time before any test measures a time."""
-        machine.kernel_image()
+        products.kernel_image()
         machine.accelerator()
-        machine.model_directory()
-        ours = environment.of_our_libraries(*(inside(machine.tool(product)) for product in
+        products.model_directory()
+        ours = environment.of_our_libraries(*(inside(products.tool(product)) for product in
                                               ("rdma-core", "perftest")))
         cls.env = [word for item in ours.items() for word in ("-e", "=".join(item))]
 

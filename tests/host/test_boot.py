@@ -20,6 +20,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 from mrfd.devices import CONNECTX, RXE  # noqa: E402
 from mrfd import console  # noqa: E402
 from mrfd.machine import patience  # noqa: E402
@@ -33,7 +34,7 @@ BOOT = os.path.join(TOP, "scripts", "boot")
 
 def setUpModule():
     """Do what takes long the first time before any test measures a time."""
-    machine.kernel_image()
+    products.kernel_image()
     machine.accelerator()
 
 
@@ -161,12 +162,12 @@ class Command(unittest.TestCase):
             "../kit/configs/base.config",
             "touch: cannot touch '../x': Read-only file system", "/usr/x", str(machine.CPUS), ""])
         self.assertFalse(os.path.exists(os.path.join(TOP, "x")))
-        self.assertFalse(os.path.exists(os.path.join(machine.tool("rootfs"), "usr/x")))
+        self.assertFalse(os.path.exists(os.path.join(products.tool("rootfs"), "usr/x")))
 
     # runs: full
     def test_kernel_and_log_directory_may_be_anywhere(self):
         with tempfile.TemporaryDirectory(prefix="a b:c,") as there:
-            shutil.copy(machine.kernel_image(), os.path.join(there, "my kernel"))
+            shutil.copy(products.kernel_image(), os.path.join(there, "my kernel"))
             done = boot("-k", "my kernel", "--log-dir", "new/logs", "pwd", cwd=there)
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"/mrfd\n", b""))
             with open(os.path.join(there, "new/logs/console.log"), encoding="utf-8") as log:
@@ -443,7 +444,7 @@ class FromPython(unittest.TestCase):
     # runs: full
     def test_wait_for_missing_output_raises_boot_error(self):
         with machine.Guest(["true"]) as guest:
-            with self.assertRaisesRegex(machine.BootError, "before it ended"):
+            with self.assertRaisesRegex(products.BootError, "before it ended"):
                 guest.wait_for(b"never")
 
 

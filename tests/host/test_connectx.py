@@ -22,6 +22,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 from mrfd.devices import CONNECTX  # noqa: E402
 from mrfd.machine import patience  # noqa: E402
 from mrfd.paths import BUILD, SCRIPTS, inside  # noqa: E402
@@ -155,8 +156,8 @@ class CommandLine(unittest.TestCase):
 
     def test_model_and_qemu_share_a_socket(self):
         with tempfile.TemporaryDirectory() as directory, \
-                mock.patch.object(machine, "model_directory", lambda: "/mrfd/build/connectx"), \
-                mock.patch.object(machine, "tool", lambda *_: machine.TOP):
+                mock.patch.object(products, "model_directory", lambda: "/mrfd/build/connectx"), \
+                mock.patch.object(products, "tool", lambda *_: machine.TOP):
             guest = machine.Guest(["true"], devices=CONNECTX.qemu, log_dir=directory, accel="tcg",
                                   fabric="/mrfd/f", mac=2)
             guest._files = []
@@ -227,7 +228,7 @@ class InGuests(GuestsWithModel):
         directory = tempfile.TemporaryDirectory(dir=BUILD)
         self.addCleanup(directory.cleanup)
         path = os.path.join(directory.name, "socket")
-        model = subprocess.Popen([ENTER, f"{machine.model_directory()}/connectx", "--socket",
+        model = subprocess.Popen([ENTER, f"{products.model_directory()}/connectx", "--socket",
                                   inside(path), *options],
                                  stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(model.wait)

@@ -25,6 +25,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 sys.dont_write_bytecode = True
 
 from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 from mrfd.film import Film  # noqa: E402
 from mrfd.machine import patience  # noqa: E402
 from mrfd.paths import inside  # noqa: E402
@@ -156,7 +157,7 @@ class Build(InDirectory):
 
     def setUp(self):
         super().setUp()
-        self.rdma_core = inside(machine.tool("rdma-core", "--provider", "rxe"))
+        self.rdma_core = inside(products.tool("rdma-core", "--provider", "rxe"))
         self.assertEqual(self.make().returncode, 0)
 
     def make(self, *words):

@@ -21,7 +21,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import licences  # noqa: E402
-from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "patches/README.md",
              *sorted(os.path.relpath(path, TOP) for path in glob.glob(f"{TOP}/Documentation/*.md")))
@@ -234,7 +234,7 @@ class Drawing(unittest.TestCase):
     def test_every_function_is_in_its_file(self):
         for _, _, _, room, function, file, _ in self.program.STEPS:
             tree, path = self.program.path_of(room, file)
-            top = machine.tool("join", tree) if tree else TOP
+            top = products.tool("join", tree) if tree else TOP
             with self.subTest(function=function), \
                     open(os.path.join(top, path), encoding="utf-8") as source:
                 # The definition: the name at the start of a line or after its type.

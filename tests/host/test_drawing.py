@@ -15,7 +15,7 @@ import xml.etree.ElementTree
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
-from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 
 PROGRAM = os.path.join(TOP, "Documentation", "registration.py")
 
@@ -42,7 +42,7 @@ class Drawing(unittest.TestCase):
         module = load()
         for _, function, where, _ in module.REGISTRATION + module.ACCESS:
             project, path = where.split(": ")
-            tree = machine.tool("join", project)
+            tree = products.tool("join", project)
             with self.subTest(function=function), \
                     open(os.path.join(tree, path), encoding="utf-8") as file:
                 # The definition: the name at the start of a line or after its type.

@@ -21,6 +21,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import fabric  # noqa: E402
 from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 from mrfd import programs  # noqa: E402
 from mrfd.devices import CONNECTX  # noqa: E402
 from mrfd.machine import patience  # noqa: E402
@@ -45,7 +46,7 @@ class End(unittest.TestCase):
         with open(path, "w", encoding="utf-8") as stub:
             stub.write(STUB.format(does))
         os.chmod(path, 0o755)
-        where = mock.patch.object(machine, "model_directory", lambda: inside(directory.name))
+        where = mock.patch.object(products, "model_directory", lambda: inside(directory.name))
         where.start()
         self.addCleanup(where.stop)
         return fabric.Fabric(log_dir=directory.name)
@@ -58,18 +59,18 @@ class End(unittest.TestCase):
             self.assertEqual(log.read(), "the report\n")
 
     def test_failed_fabric_raises_with_its_last_line(self):
-        with self.assertRaisesRegex(machine.BootError, r"(?s)status 3.*\ntwo leaks$"):
+        with self.assertRaisesRegex(products.BootError, r"(?s)status 3.*\ntwo leaks$"):
             with self.fabric('trap "echo two leaks; exit 3" TERM'):
                 pass
 
     def test_fabric_killed_by_sigterm_raises(self):
-        with self.assertRaisesRegex(machine.BootError, "badly, status 143"):
+        with self.assertRaisesRegex(products.BootError, "badly, status 143"):
             with self.fabric(":"):
                 pass
 
     def test_hanging_fabric_raises_and_is_killed(self):
         with mock.patch.object(fabric, "END_LIMIT", 1):
-            with self.assertRaisesRegex(machine.BootError, "does not end"):
+            with self.assertRaisesRegex(products.BootError, "does not end"):
                 with self.fabric('trap "" TERM') as running:
                     pid = running.pid()
         end = time.monotonic() + patience(20)
@@ -117,7 +118,7 @@ class Fabric(GuestsWithModel):
     def test_dead_fabric_ends_traffic_with_an_error(self):
         """The ports go down, the error comes to whoever has sent something, nothing hangs."""
         our_env = dict(item.split("=", 1) for item in self.env[1::2])
-        with self.assertRaisesRegex(machine.BootError, "has ended, status"):
+        with self.assertRaisesRegex(products.BootError, "has ended, status"):
             with fabric.Fabric() as running:
                 guests = [machine.Guest(
                     ["tests/host/fabric-dies"], links=links, mac=number, fabric=running.socket,

@@ -17,6 +17,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 from mrfd import processes  # noqa: E402
 from mrfd.machine import patience  # noqa: E402
 from mrfd.paths import BUILD, inside  # noqa: E402
@@ -80,10 +81,10 @@ class WithGuest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         """Do what takes long the first time before any test measures a time."""
-        rdma = inside(machine.tool("rdma-core"))
-        machine.tool("perftest")
-        machine.model_directory()
-        machine.kernel_image("symbols")
+        rdma = inside(products.tool("rdma-core"))
+        products.tool("perftest")
+        products.model_directory()
+        products.kernel_image("symbols")
         machine.accelerator("symbols")
         os.makedirs(DIRECTORY, exist_ok=True)
         with open(f"{DIRECTORY}/register.c", "w", encoding="utf-8") as file:
@@ -98,7 +99,7 @@ class Batch(WithGuest):
 
     def hide_modules(self):
         """Have no modules of the kernel for the time of this case: on rxe it needs none."""
-        modules = os.path.join(os.path.dirname(machine.kernel_image("symbols")), "modules")
+        modules = os.path.join(os.path.dirname(products.kernel_image("symbols")), "modules")
         shutil.rmtree(f"{modules}.hidden", ignore_errors=True)  # of a run that was killed
         if os.path.isdir(modules):
             os.rename(modules, f"{modules}.hidden")

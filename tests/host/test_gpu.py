@@ -12,6 +12,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 from mrfd import programs  # noqa: E402
 from mrfd.devices import CONNECTX, CONNECTX_PINNED  # noqa: E402
 
@@ -64,8 +65,8 @@ class GpuApart(unittest.TestCase):
 class Mistakes(unittest.TestCase):
     def test_kernel_without_gpu_driver_is_refused(self):
         for kernel in "stock", "/boot/vmlinuz":
-            with self.assertRaisesRegex(machine.BootError, "the device gpu has a driver for"):
-                machine.gpu_module(kernel)
+            with self.assertRaisesRegex(products.BootError, "the device gpu has a driver for"):
+                products.gpu_module(kernel)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import unittest
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
-from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 from mrfd import cases  # noqa: E402
 from mrfd import pool  # noqa: E402
 from mrfd import programs  # noqa: E402
@@ -28,7 +28,7 @@ PROVOKE = "echo {} >/sys/kernel/debug/provoke-crash/DIRECT; "
 
 def setUpModule():
     """Do what takes long the first time before any test measures a time."""
-    machine.kernel_image()
+    products.kernel_image()
 
 
 def run(*scripts, limit=60, wanted=()):
@@ -169,10 +169,10 @@ class Lanes(unittest.TestCase):
 
         def program(name, lane):
             if name == "b":
-                raise machine.BootError("no QEMU")
+                raise products.BootError("no QEMU")
             release.wait(30)
             ended.append(name)
-        with self.assertRaisesRegex(machine.BootError, "no QEMU"):
+        with self.assertRaisesRegex(products.BootError, "no QEMU"):
             pool.in_lanes([(Lane(), iter("a")), (Lane(), iter("b"))], program)
         self.assertEqual(ended, [])
 

@@ -16,6 +16,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 from mrfd import programs  # noqa: E402
 from mrfd.devices import CONNECTX  # noqa: E402
 from mrfd.machine import patience  # noqa: E402
@@ -33,7 +34,7 @@ class Lives(GuestsWithModel):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        machine.gpu_module()
+        products.gpu_module()
         program = f"{programs.build_tests(['guests/lives'])}/guests/lives"
         settings = [word for item in CONNECTX.settings for word in ("-e", "=".join(item))]
         cls.guests = lambda self, *ways: (*settings, "-d", "gpu", program, *ways, ":::",

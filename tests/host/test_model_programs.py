@@ -16,7 +16,7 @@ import unittest
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
-from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 from mrfd.fabric import Fabric  # noqa: E402
 from mrfd.machine import patience  # noqa: E402
 from mrfd.paths import INSIDE, SCRIPTS  # noqa: E402
@@ -29,7 +29,7 @@ OPTION = re.compile(r"(--[a-z-]+)(?: ([A-Z]+))?(?:, |\s|$)")
 
 def setUpModule():
     """Build it before any test is timed."""
-    machine.model_directory()
+    products.model_directory()
 
 
 def enter(*words):
@@ -38,7 +38,7 @@ def enter(*words):
 
 
 def program(name, *words):
-    return enter(f"{machine.model_directory()}/{name}", *words)
+    return enter(f"{products.model_directory()}/{name}", *words)
 
 
 @functools.cache

@@ -13,7 +13,7 @@ import unittest
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
-from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 
 PROGRAM = os.path.join(TOP, "Documentation", "connectx.py")
 
@@ -29,7 +29,7 @@ class Tables(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.program = load()
-        cls.header = os.path.join(machine.tool("join", "linux"), cls.program.HEADER)
+        cls.header = os.path.join(products.tool("join", "linux"), cls.program.HEADER)
 
     def test_tables_are_up_to_date(self):
         with open(self.program.PAGE, encoding="utf-8") as file:

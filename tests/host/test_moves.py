@@ -14,10 +14,9 @@ import unittest
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
-from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 from mrfd import programs  # noqa: E402
 from mrfd.devices import CONNECTX  # noqa: E402
-from mrfd.machine import patience  # noqa: E402
 from tests.host.model import GuestsWithModel  # noqa: E402
 
 KERNEL = os.environ.get("MRFD_KERNEL", "base")
@@ -28,7 +27,7 @@ class Moves(GuestsWithModel):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        machine.gpu_module(KERNEL)
+        products.gpu_module(KERNEL)
         cls.program = f"{programs.build_tests(['guests/moves'])}/guests/moves"
 
     def test_traffic_follows_moving_buffers(self):

@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 from mrfd import beside  # noqa: E402
 from mrfd import onmodel  # noqa: E402
 from mrfd import plots  # noqa: E402
+from mrfd import products  # noqa: E402
 from mrfd import report  # noqa: E402
 from mrfd import results  # noqa: E402
 from mrfd.cases import Case  # noqa: E402
@@ -183,7 +184,7 @@ class Beside(unittest.TestCase):
 
     def test_failed_program_raises_boot_error(self):
         guest = mock.Mock(status=3, why=None, command=["/x/beside"], output=b"a write fails")
-        with self.assertRaisesRegex(beside.machine.BootError,
+        with self.assertRaisesRegex(products.BootError,
                                     "beside failed: exit status 3\na write fails"):
             beside.text_of(guest)
 

@@ -4,7 +4,6 @@
 
 import dataclasses
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import heads  # noqa: E402
 from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 from mrfd import programs  # noqa: E402
 from mrfd import selection  # noqa: E402
 from mrfd import sources  # noqa: E402
@@ -134,7 +134,7 @@ class Devices(unittest.TestCase):
                 open(f"{tree}/tests/{name}.py", "w", encoding="utf-8").close()
             runs = {name: [heads.Head(("quick",), (), ("rxe",))] for name in
                     ("test_mr", "test_mlx5_cq")}
-            with mock.patch.object(machine, "tool", lambda *words: tree), \
+            with mock.patch.object(products, "tool", lambda *words: tree), \
                     mock.patch.object(heads, "suite", lambda: runs):
                 found = {device.name: [p.title for p in programs.suite("base", device)]
                          for device in (RXE, other)}
@@ -164,7 +164,8 @@ def built(pattern):
         return "/product"
     with mock.patch.multiple(programs, product=product,
                              build_tests=lambda targets: made.extend(targets)), \
-            mock.patch.multiple(machine, kernel_image=made.append, accelerator=mock.DEFAULT,
+            mock.patch.object(machine, "accelerator"), \
+            mock.patch.multiple(products, kernel_image=made.append,
                                 gpu_module=lambda kernel: made.append("gpu"),
                                 kernel_modules=lambda kernel: made.append(f"{kernel} modules"),
                                 init_program=mock.DEFAULT):
@@ -271,7 +272,7 @@ class Sources(unittest.TestCase):
         """Each compiled program lists the fixtures, variants and tests that were found in
         its source."""
         found = list({p.target: p for p in programs.ours("base") if p.target}.values())
-        library = f"{inside(machine.tool('rdma-core'))}/lib"
+        library = f"{inside(products.tool('rdma-core'))}/lib"
         out = programs.build_tests(p.target for p in found)
         code = 'export LD_LIBRARY_PATH=$1; shift; for t; do echo "== $t"; "$t" -l 2>&1; done; true'
         listed = subprocess.run(
@@ -300,7 +301,7 @@ class Sources(unittest.TestCase):
                     self.assertEqual(sorted(program.cases()), sorted(loaded.split()))
 
     def test_parsed_suite_cases_equal_those_of_rdma_core(self):
-        rdma = machine.tool("rdma-core")
+        rdma = products.tool("rdma-core")
         listed = subprocess.run(
             [os.path.join(SCRIPTS, "enter"), f"{inside(rdma)}/bin/run_tests.py", "--list-tests"],
             stdout=subprocess.PIPE, text=True, check=False).stdout.split()

@@ -17,6 +17,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 from mrfd.machine import patience  # noqa: E402
 
 SHELL = os.path.join(TOP, "scripts", "shell")
@@ -26,10 +27,10 @@ RDMA = "/mrfd/build/rdma-core-obj"
 
 def setUpModule():
     """Do what takes long the first time before any test measures a time."""
-    machine.tool("rdma-core")
-    machine.tool("perftest")
-    machine.model_directory()
-    machine.kernel_image()
+    products.tool("rdma-core")
+    products.tool("perftest")
+    products.model_directory()
+    products.kernel_image()
     machine.accelerator()
 
 

@@ -23,6 +23,7 @@ from project import TOP, ProjectTest  # noqa: E402
 
 sys.path.insert(0, str(TOP / 'kit'))
 from mrfd import machine  # noqa: E402
+from mrfd import products  # noqa: E402
 
 
 def load():
@@ -296,13 +297,13 @@ class Steps(ProjectTest):
 
 
 class SideBySide(unittest.TestCase):
-    """machine.tools(): programs of the kit that run at the same time."""
+    """products.tools(): programs of the kit that run at the same time."""
 
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         self.scripts = pathlib.Path(directory.name)
-        self.enterContext(unittest.mock.patch.object(machine, 'SCRIPTS', directory.name))
+        self.enterContext(unittest.mock.patch.object(products, 'SCRIPTS', directory.name))
         self.script('waits', f'echo $$ >{self.scripts}/pid; sleep 1000')
         self.script('fails', f'until [ -s {self.scripts}/pid ]; do sleep 0.1; done; exit 3')
         self.script('fails-at-once', 'exit 3')
@@ -313,20 +314,20 @@ class SideBySide(unittest.TestCase):
         (self.scripts / name).chmod(0o755)
 
     def test_each_gives_its_line_and_all_share_a_directory(self):
-        one, two = (line.split() for line in machine.tools(['says', 'a'], ['says', 'b']))
+        one, two = (line.split() for line in products.tools(['says', 'a'], ['says', 'b']))
         self.assertEqual((one[0], two[0], one[2]), ('a', 'b', two[2]))
         self.assertFalse(os.path.exists(one[2]))
 
     def test_one_that_fails_ends_the_others_and_is_named(self):
-        with self.assertRaisesRegex(machine.BootError, '^scripts/fails x failed$'):
-            machine.tools(['waits'], ['fails', 'x'])
+        with self.assertRaisesRegex(products.BootError, '^scripts/fails x failed$'):
+            products.tools(['waits'], ['fails', 'x'])
         pid = int((self.scripts / 'pid').read_text())
         self.assertRaises(ProcessLookupError, os.kill, pid, 0)
 
     def test_one_that_fails_as_the_last_one_counts(self):
         for commands in (['says'], ['fails-at-once']), (['fails-at-once'], ['says']):
-            with self.assertRaises(machine.BootError):
-                machine.tools(*commands)
+            with self.assertRaises(products.BootError):
+                products.tools(*commands)
 
 
 if __name__ == '__main__':

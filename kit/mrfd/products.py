@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the programs of the kit make: a kernel's image and modules, the model, a project's
+libraries.  A program of the kit makes its product if it is not there or is old, shows how far
+it is, and prints the product's path; these functions run it and return that path.
+
+What a guest boots from is asked for once in a process, so all its guests get the same, even if
+somebody builds another meanwhile.
+"""
+
+import functools
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+from mrfd.paths import SCRIPTS, TOP, inside
+
+KERNELS = {"base": [], "debug": ["--debug"], "kcsan": ["--kcsan"], "symbols": ["--symbols"],
+           "stock": ["--stock"]}
+
+
+class BootError(Exception):
+    """The guest could not be started; the text says why."""
+
+
+def tool(*command, where=SCRIPTS):
+    """The one line that a program of the kit prints."""
+    done = subprocess.run([os.path.join(where, command[0]), *command[1:]],
+                          stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        name = os.path.relpath(os.path.join(where, command[0]), TOP)
+        raise BootError(f"{' '.join([name, *command[1:]])} failed")
+    return done.stdout.strip()
+
+
+def tools(*commands):
+    """What tool() returns of each command; they run side by side.  If one fails, or this is
+    interrupted, the others end.  Each has a process group, so that all of it can be ended."""
+    def runs(program):
+        return program.poll() is None
+
+    def failed(program):
+        return bool(program.poll())
+
+    with tempfile.TemporaryDirectory(prefix="mrfd-steps-") as steps:
+        running = [subprocess.Popen([os.path.join(SCRIPTS, command[0]), *command[1:]], text=True,
+                                    stdout=subprocess.PIPE, process_group=0,
+                                    env={**os.environ, "MRFD_STEPS": steps})
+                   for command in commands]
+        try:
+            while not any(map(failed, running)) and any(map(runs, running)):
+                time.sleep(0.1)
+            blame = [command for command, program in zip(commands, running) if failed(program)]
+        finally:
+            for program in filter(runs, running):
+                os.killpg(program.pid, signal.SIGTERM)
+            lines = [program.communicate()[0].strip() for program in running]
+    if blame:
+        raise BootError(f"scripts/{' '.join(blame[0])} failed")
+    return lines
+
+
+def check_kernel(kernel):
+    """BootError if that is neither the name of a kernel nor the path of an image."""
+    if kernel in KERNELS:
+        return
+    try:
+        with open(kernel, "rb") as f:
+            head = f.read(0x206)
+    except FileNotFoundError:
+        raise BootError(f"no kernel {kernel!r}: it is neither one of {', '.join(KERNELS)} "
+                        "nor a file") from None
+    except OSError as error:
+        raise BootError(f"cannot read the kernel {kernel}: {error.strerror}") from None
+    if head[0x202:] != b"HdrS":
+        raise BootError(f"{kernel} is not a kernel: it must be a bzImage")
+
+
+@functools.cache  # all guests of a program get the same kernel, even if it is rebuilt meanwhile
+def kernel_image(kernel="base"):
+    """The path of a kernel's image, by name (it is built if needed) or by path."""
+    check_kernel(kernel)
+    return tool("kernel", *KERNELS[kernel]) if kernel in KERNELS else kernel
+
+
+@functools.cache
+def kernel_modules(kernel="base"):
+    """The directory of a kernel's modules, as a path inside; they are built if needed."""
+    image = tool("kernel", "--modules", *KERNELS[kernel])
+    return inside(os.path.join(os.path.dirname(image), "modules"))
+
+
+@functools.cache
+def gpu_module(kernel="base"):
+    """The path inside of the module for the GPU of the tests; it is built if needed."""
+    if kernel not in KERNELS or kernel == "stock":
+        raise BootError("the device gpu has a driver for the kit's kernels only: base, debug, "
+                        "kcsan, symbols")
+    return inside(tool("gpu", *KERNELS[kernel]))
+
+
+@functools.cache
+def init_program():
+    """The path of the guests' first process, compiled if needed."""
+    return tool("build", where=os.path.join(TOP, "kit/guest"))
+
+
+@functools.cache
+def model_directory():
+    """The directory with the ConnectX model and its fabric, as a path inside; they are built
+    if needed."""
+    return inside(tool("connectx"))
