@@ -99,6 +99,7 @@ static pid_t start_owner(struct board *board, int tcp)
 /* What goes away is there for the last time: let it be taken, and wait until the driver knows. */
 static void is_pulled(void)
 {
+	device_is_to_leave(&gone);
 	puts("traffic");
 	if (system("for i in $(seq 600); do dmesg | "
 		   "grep -q 'Fatal error\\|health compromised' && exit 0; sleep 0.2; done; exit 1"))

@@ -33,14 +33,25 @@ static bool shell(const char *path, const char *command)
 	return !system(line);
 }
 
-bool device_leaves(struct gone *g, enum way way)
+void device_is_to_leave(struct gone *g)
 {
 	char link[256];
-	double end = deadline(20);
 
 	snprintf(link, sizeof(link), "/sys/class/infiniband/%s/device", device_name());
+	if (!realpath(link, g->path)) {
+		*g->path = '\0';
+		fail_case("%s", link);
+	}
+}
+
+bool device_leaves(struct gone *g, enum way way)
+{
+	double end = deadline(20);
+
+	if (!*g->path)
+		device_is_to_leave(g);
 	g->way = way;
-	if (!realpath(link, g->path) || !shell(g->path, ways[way].leave))
+	if (!shell(g->path, ways[way].leave))
 		return false;
 	while (device_exists() && now() < end)
 		usleep(10000);

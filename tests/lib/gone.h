@@ -13,10 +13,12 @@
 enum way { REMOVED, UNBOUND, UNLOADED };	/* from the bus, from the driver, with the driver */
 
 struct gone {
-	char path[PATH_MAX];	/* of the PCI function; empty if it is there */
+	char path[PATH_MAX];	/* of the PCI function; empty if it is to stay */
 	enum way way;
 };
 
+/* Look the PCI function up.  Before a card is pulled out: its driver takes the device away. */
+void device_is_to_leave(struct gone *g);
 /* Returns when the verbs device is not there any more; false if it stays. */
 bool device_leaves(struct gone *g, enum way way);
 /* Returns when it has an active port, and an address for rdma_cm. */
