@@ -21,7 +21,7 @@ KERNELS = {"base": [], "debug": ["--debug"], "kcsan": ["--kcsan"], "symbols": ["
 
 
 class BootError(Exception):
-    """The guest could not be started; the text says why."""
+    """A guest could not be started, or what it needs could not be made; the text says why."""
 
 
 def tool(*command, where=SCRIPTS):
