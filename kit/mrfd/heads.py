@@ -20,6 +20,7 @@ import os
 import re
 from dataclasses import dataclass
 
+from mrfd.devices import DEVICES
 from mrfd.products import BootError
 from mrfd.paths import TOP
 
@@ -31,6 +32,7 @@ RUNS = {"quick": ("base", False), "full": ("base", True), "debug": ("debug", Fal
 # every run, for what threads do at the same time (see Program.cpus).
 GUEST = ("gpu", "steps", "kernel-dm", "perftest", "smp")
 ALL = ("rxe", "connectx")
+WORDS = {"runs": RUNS, "guest": GUEST, "devices": ("all", *(device.word for device in DEVICES))}
 LINES = 10      # at the head, in which the lines stand
 SUITE = os.path.join(TOP, "tests/rdma-core.runs")
 
@@ -62,10 +64,9 @@ def parse(where, text):
     for part in text.split(";"):
         key, _, value = part.strip().partition(":")
         words[key] = tuple(value.split())
-    known = {"runs": RUNS, "guest": GUEST, "devices": None}
-    unknown = [key for key in words if key not in known]
-    unknown += [word for key in ("runs", "guest") for word in words.get(key, ())
-                if word not in known[key]]
+    unknown = [key for key in words if key not in WORDS]
+    unknown += [word for key, known in WORDS.items() for word in words.get(key, ())
+                if word not in known]
     if unknown:
         raise BadHead(f"{where}: unknown in \"{text}\": {' '.join(unknown)}")
     if not all(words.values()):
@@ -89,8 +90,12 @@ def read(path):
 
 
 def of_device(path, word):
-    """The Head of a test for the device with this word, or None."""
-    return next((head for head in read(path) if word in head.devices), None)
+    """The Head of a test in a guest for the device with this word, or None."""
+    found = read(path)
+    if not any(head.devices for head in found):
+        raise BadHead(f"{os.path.relpath(path, TOP)} runs in a guest and names no device in the "
+                      "line that says where it runs, as in \"runs: quick; devices: all\"")
+    return next((head for head in found if word in head.devices), None)
 
 
 @functools.cache

@@ -36,6 +36,10 @@ def git(*words):
     return done.stdout.splitlines()
 
 
+def _number(count, noun):
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def changed(revision):
     """The files that differ from a commit, those that git does not track among them."""
     commit = git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")[0]
@@ -207,7 +211,8 @@ class Affected:
 
     def reasons(self, programs):
         """Lines: what has changed, and how many of these programs it may affect."""
-        yield f"{len(self.rules)} files changed since {self.revision}"
+        yield f"{_number(len(self.rules), 'file')} changed since {self.revision}"
         for path, rule in self.rules.items():
             count = sum(map(rule, programs))
-            yield f"{path}: " + (f"{count} programs at the full depth" if count else "no program")
+            yield f"{path}: " + (f"{_number(count, 'program')} at the full depth" if count
+                               else "no program")

@@ -13,7 +13,24 @@ import functools
 import os
 import re
 
+from mrfd.heads import BadHead
+from mrfd.paths import TOP
+
 FULL = "RUNS_FULL"  # in place of the comment, which would go with the others
+
+
+# A comment above a case, a variant or a class that begins as the mark does.
+MARK = re.compile(r"^[ \t]*((?:/\*|#) *runs?\b.*)\n(?=[ \t]*(?:@|def test|class |[A-Z_]+\())",
+                  re.MULTILINE)
+
+
+def _check_marks(path, text):
+    """No case drops out of a depth because its mark is misspelt."""
+    for match in MARK.finditer(text):
+        if match[1].rstrip() not in ("/* runs: full */", "# runs: full"):
+            line = text.count("\n", 0, match.start()) + 1
+            raise BadHead(f"{os.path.relpath(path, TOP)}:{line}: the mark of a case is "
+                          f"\"runs: full\", not: {match[1].strip()}")
 
 
 def _text(path, root, seen):
@@ -24,7 +41,9 @@ def _text(path, root, seen):
         return ""
     seen.add(path)
     with open(path, encoding="utf-8") as file:
-        text = re.sub(r"^[ \t]*/\* runs: full \*/$", FULL, file.read(), flags=re.MULTILINE)
+        text = file.read()
+    _check_marks(path, text)
+    text = re.sub(r"^[ \t]*/\* runs: full \*/$", FULL, text, flags=re.MULTILINE)
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
     text = re.sub(r"\\\n", " ", text)
 
@@ -94,6 +113,7 @@ class _Module:
         self.origin = {}    # name here: (module, name there), or (module, None)
         with open(path, encoding="utf-8") as file:
             text = file.read()
+        _check_marks(path, text)
         for full, name, bases, method in re.findall(
                 r"^( *# runs: full\n)?(?: *@.*\n)*"
                 r"(?:class (\w+)\s*(?:\(([^)]*)\))?:|    def (test\w*)\()", text, re.MULTILINE):

@@ -254,6 +254,18 @@ class Sources(unittest.TestCase):
             a_c="#define MOVE(a, b) \\\n\tFIXTURE_VARIANT_ADD(f, a##_to_##b) { }\n"
                 "MOVE(x, y);\nMOVE(z, w);\nTEST_F(f, t)\n"), ["f.x_to_y.t", "f.z_to_w.t"])
 
+    def test_misspelt_mark_of_a_case_is_an_error(self):
+        self.assertEqual(self.c_cases(a_c="/* runs: full */\nTEST(a) {}\n"), ["a"])
+        for mark in "/* runs: ful */", "/* run: full */", "/* runs: full; */", "/* runs full */":
+            with self.assertRaisesRegex(heads.BadHead, ":1: the mark of a case is"):
+                self.c_cases(a_c=f"{mark}\nTEST(a) {{}}\n")
+        with tempfile.TemporaryDirectory() as directory:
+            path = f"{directory}/a.py"
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("class A(unittest.TestCase):\n    # runs: ful\n    def test_a(self):\n")
+            with self.assertRaisesRegex(heads.BadHead, ":2: the mark of a case is"):
+                sources.unittest_cases(path, "a")
+
     def test_cmocka_cases_named_by_macros_are_read(self):
         with tempfile.TemporaryDirectory() as directory:
             for name, text in (

@@ -161,9 +161,18 @@ class Heads(unittest.TestCase):
     def test_what_is_wrong_is_named(self):
         for text, word in (("int x;\n", "does not say where it runs"),
                            ("/* runs: quick fast */\n", "fast"), ("/* runs: quick; gest: gpu */", "gest"),
-                           ("/* runs: quick; guest: gup */", "gup"), ("/* runs: quick; guest: */", "colon")):
+                           ("/* runs: quick; guest: gup */", "gup"), ("/* runs: quick; guest: */", "colon"),
+                           ("/* runs: quick; devices: alll */", "alll"),
+                           ("/* runs: quick; devices: rxe bogus */", "bogus")):
             with self.assertRaisesRegex(heads.BadHead, word):
                 self.read(text)
+
+    def test_guest_program_without_device_is_an_error(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".c") as file:
+            file.write("/* runs: quick */\n")
+            file.flush()
+            with self.assertRaisesRegex(heads.BadHead, "names no device"):
+                heads.of_device(file.name, "rxe")
 
     def test_every_test_says_where_it_runs(self):
         for path in glob.glob(os.path.join(TOP, "tests/*/*.[cp]*")):
