@@ -9,20 +9,20 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
 demo: NEEDS = $(if $(filter connectx,$(DEVICE)),kernel-modules connectx,kernel) rdma-core-obj
-demo: ready ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png; DEVICE=connectx for moving pictures into VRAM by mlx5
+demo: device ready ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png; DEVICE=connectx for moving pictures into VRAM by mlx5
 	@scripts/demo $(if $(DEVICE),"--$$DEVICE") $(if $(PICTURE),--picture "$$PICTURE")
 
 check: ready ## run the tests; FULL=1 all there is, SINCE=commit all that changes since then may affect, T=pattern some (see scripts/check --help); DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
-	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(FULL),--full) $(if $(SINCE),--since "$$SINCE") $(if $(T),"$$T")
+	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(FULL),--full) $(if $(filter undefined,$(origin SINCE)),,--since "$$SINCE") $(if $(T),"$$T")
 
 bench: ready ## measure registration and transfer, and the ConnectX model; tables and plots in build/bench
 	@scripts/bench
 
-shell: ready ## an interactive guest with an RDMA device and the tools on the path; DEVICE=connectx for the ConnectX model
+shell: device ready ## an interactive guest with an RDMA device and the tools on the path; DEVICE=connectx for the ConnectX model
 	@scripts/shell $(if $(DEVICE),"--$$DEVICE")
 
 gdb: SYMBOLS = -symbols
-gdb: ready ## gdb on the kernel of such a guest and on programs in it; DEVICE=connectx for the ConnectX model
+gdb: device ready ## gdb on the kernel of such a guest and on programs in it; DEVICE=connectx for the ConnectX model
 	@scripts/gdb $(if $(DEVICE),"--$$DEVICE")
 
 scoreboard: ready ## rdma-core's suite on the stock stack beside ours, and on the ConnectX model; build/report/index.html shows all results
@@ -58,8 +58,11 @@ clean: ## remove build/; the cache of userland, sources and compiler stays
 distclean: clean ## remove the cache too
 	@bash -c '. kit/paths.sh && set -x && rm -rf "$$cache"'
 
+device:
+	@case "$$DEVICE" in '' | connectx) ;; *) echo "DEVICE=$$DEVICE: without DEVICE it is Soft-RoCE, and DEVICE=connectx is all else there is" >&2; exit 2 ;; esac
+
 # Report what the host lacks before anything is built.
 ready:
 	@kit/ready $(or $(NEEDS),kernel$(if $(DEBUG),-debug)$(SYMBOLS)-modules rdma-core-obj perftest-obj connectx connectx-test)
 
-.PHONY: help demo check bench shell gdb scoreboard report series check-series kernel rdma-core perftest connectx update clean distclean ready
+.PHONY: help device demo check bench shell gdb scoreboard report series check-series kernel rdma-core perftest connectx update clean distclean ready

@@ -142,9 +142,11 @@ class Mistakes(Check):
     def test_list_option_builds_nothing(self):
         status, out, _ = self.check("--list")
         modules = ["rxe/rdma-core/test_mr", "connectx/rdma-core/test_mr"]
-        self.assertEqual((status, [line.split()[0] for line in out]),
+        self.assertEqual(out[0].split(), ["#", "program", "runs", "guest", "depth", "cases"])
+        self.assertEqual((status, [line.split()[0] for line in out[1:]]),
                          (0, ["host/x", "kunit", "demo", *modules]))
-        self.assertEqual([line.split()[0] for line in self.check("--list", "test_reg")[1]], modules)
+        self.assertEqual([line.split()[0] for line in self.check("--list", "test_reg")[1][1:]],
+                         modules)
         self.assertFalse(os.path.exists(os.path.join(self.top, "built")))
 
     def test_wrong_options_exit_with_2(self):
@@ -156,6 +158,7 @@ class Mistakes(Check):
         self.assertEqual(self.check("--debug", "--kcsan")[0], 2)
         self.assertEqual(self.check("--full", "--since", "HEAD")[0], 2)
         self.assertEqual(self.check("--full", "host/x")[0], 2)
+        self.assertIn("got an empty one", self.check("--since", "")[2])
 
     # runs: full
     def test_invalid_seed_exits_with_2(self):

@@ -291,6 +291,13 @@ class FrontTest(ProjectTest):
                 self.assertIn(f'scripts/{name}: ', done.stderr)
                 self.assertIn(f'unknown argument: {arguments[-1]}\n', done.stderr)
 
+    def test_unknown_device_is_refused_before_anything_is_built(self):
+        for target in 'demo', 'shell', 'gdb':
+            with self.subTest(target=target):
+                done = self.run_in(TOP, 'make', target, 'DEVICE=bogus')
+                self.assertEqual((done.returncode, done.stdout), (2, ''))
+                self.assertRegex(done.stderr, r'^DEVICE=bogus: .*\n(make: .*\n)$')
+
     def test_missing_argument_is_named(self):
         for name, *arguments in (['sources'], ['join', '--stock'], ['refresh'], ['enter'],
                                  ['rdma-core', '--provider'],
