@@ -94,17 +94,24 @@ class SelectedCases(Check):
             "ok     host/x: tests.host.test_x.T.test_good", "", "1 passed, 0 failed, 0 skipped"]))
         self.assertEqual(self.cases(), [("test_good", "ok")])
 
-    # runs: full
-    def test_make_passes_the_pattern_unchanged(self):
+    def make_check(self, *words):
         shutil.copy(os.path.join(TOP, "Makefile"), self.top)
         theirs = "DEBUG", "FULL", "KCSAN", "SINCE", "T"  # of the make that runs this test
         env = {name: value for name, value in os.environ.items()
                if "MAKE" not in name and name not in theirs}
-        done = subprocess.run(["make", "check", "T=host/x: tests.host.test_x.T.test_good"],
-                              cwd=self.top, env=env, stdout=subprocess.PIPE, text=True,
-                              check=False)
+        return subprocess.run(["make", "check", *words], cwd=self.top, env=env,
+                              capture_output=True, text=True, check=False)
+
+    # runs: full
+    def test_make_passes_the_pattern_unchanged(self):
+        done = self.make_check("T=host/x: tests.host.test_x.T.test_good")
         self.assertEqual((done.returncode, done.stdout.splitlines()[-1]),
                          (0, "1 passed, 0 failed, 0 skipped"))
+
+    def test_make_refuses_an_empty_revision(self):
+        done = self.make_check("SINCE=")
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertIn("--since wants a revision, and got an empty one", done.stderr)
 
     def test_crash_of_selected_case_fails(self):
         status, out, _ = self.check("host/x: tests.host.test_x.T.test_zcrash")
