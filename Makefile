@@ -12,8 +12,8 @@ demo: NEEDS = $(if $(filter connectx,$(DEVICE)),kernel-modules connectx,kernel) 
 demo: device ready ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png; DEVICE=connectx for moving pictures into VRAM by mlx5
 	@scripts/demo $(if $(DEVICE),"--$$DEVICE") $(if $(PICTURE),--picture "$$PICTURE")
 
-check: ready ## run the tests; FULL=1 all there is, SINCE=commit all that changes since then may affect, T=pattern some (see scripts/check --help); DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races
-	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(FULL),--full) $(if $(filter undefined,$(origin SINCE)),,--since "$$SINCE") $(if $(T),"$$T")
+check: ready ## run the tests; FULL=1 all there is, SINCE=commit all that changes since then may affect, T=pattern some (see scripts/check --help); DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races, STOCK=1 T=pattern on the kernel without our patches
+	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(STOCK),--stock) $(if $(FULL),--full) $(if $(filter undefined,$(origin SINCE)),,--since "$$SINCE") $(if $(T),"$$T")
 
 bench: ready ## measure registration and transfer, and the ConnectX model; tables and plots in build/bench
 	@scripts/bench
@@ -49,8 +49,8 @@ perftest: ## build perftest with buffers of DRM devices, print its path
 connectx: ## build the ConnectX model and its fabric, print their path
 	@scripts/connectx
 
-update: ## look for newer sources at Debian
-	@for project in linux rdma-core perftest; do scripts/sources --update $$project || exit; done
+update: ## try the patches on the newest sources that Debian has, and say which merge; the base stays (LINUX_SRC=, RDMA_CORE_SRC=: on your tree)
+	@scripts/update
 
 clean: ## remove build/; the cache of userland, sources and compiler stays
 	rm -rf build

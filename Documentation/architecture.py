@@ -104,7 +104,7 @@ def edited():
     """The (tree, path) of all upstream files that patches/ edits."""
     found = set()
     for tree in OURS:
-        for patch in glob.glob(f"{TOP}/patches/{tree}-*/**/*.patch", recursive=True):
+        for patch in glob.glob(f"{TOP}/patches/{tree}/**/*.patch", recursive=True):
             with open(patch, encoding="utf-8") as file:
                 found.update((tree, line[6:].strip()) for line in file if line.startswith("+++ b/"))
     return found

@@ -18,7 +18,11 @@ import re
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../kit"))
+from mrfd import bases  # noqa: E402
+
 PAGE = os.path.join(HERE, "connectx.md")
 MODEL = os.path.join(HERE, "../devices/connectx")
 HEADER = "include/linux/mlx5/mlx5_ifc.h"
@@ -115,7 +119,8 @@ def opcodes(header):
 
 def commands(header):
     known, have = opcodes(header), modelled()
-    yield f"{len(have)} of the {len(known)} commands of Linux 6.12's mlx5_ifc.h are modelled."
+    version = ".".join(bases.base("linux")["upstream"].split(".")[:2])
+    yield f"{len(have)} of the {len(known)} commands of Linux {version}'s mlx5_ifc.h are modelled."
     yield ""
     yield "| opcodes | about | commands |"
     yield "| --- | --- | --- |"

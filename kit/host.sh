@@ -61,10 +61,11 @@ check_tools() {
 		[ "$(id -u)" = 0 ] || pairs+=(newuidmap:uidmap)
 	fi
 	case ${!room[*]} in
-	*rootfs:* | *source-*)
+	*rootfs:* | *source-* | *newest-* | *debian-kernel:*)
 		[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
 		;;
 	esac
+	case ${!room[*]} in *source-* | *newest-*) pairs+=(xz:xz-utils) ;; esac
 	for pair in "${pairs[@]}"; do
 		command -v "${pair%:*}" >/dev/null || missing+=("${pair#*:}")
 	done
@@ -115,6 +116,13 @@ need() {
 		[ -z "$own" ] || return 0
 		! any "$cache/$1"-*.git.stamp || return 0
 		case $1 in *-linux) takes "$1" cache 2300 ;; *) takes "$1" cache 50 ;; esac
+		;;
+	newest-*) # of scripts/sources --newest
+		case $1 in *-linux) takes "$1" build 2300 ;; *) takes "$1" build 50 ;; esac
+		;;
+	debian-kernel)
+		need rootfs
+		any "$cache/debian-kernel" || takes "$1" cache 600
 		;;
 	kernel*-modules)
 		need "${1%-modules}"

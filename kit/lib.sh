@@ -24,6 +24,8 @@ shopt -s inherit_errexit
 . "$(dirname "${BASH_SOURCE[0]}")/paths.sh"
 # shellcheck source=kit/userland.sh
 . "$top/kit/userland.sh"
+# shellcheck source=kit/apt.sh
+. "$top/kit/apt.sh"
 # shellcheck source=kit/host.sh
 . "$top/kit/host.sh"
 
@@ -133,8 +135,10 @@ tree_key() {
 }
 
 # ours_key: print a hash of our patches and files of a project.  Call series_of first.
+# What the patches are made for has a key of its own, the commit of the base.
 ours_key() {
-	local files=(find "${patches#"$top"/}" "${ours#"$top"/}" -type f ! -name cover.md)
+	local files=(find "${patches#"$top"/}" "${ours#"$top"/}" -type f ! -name cover.md
+		! -path "${patches#"$top"/}/base")
 	(cd "$top" && {
 		"${files[@]}" -print0 | sort -z | xargs -0r sha256sum
 		"${files[@]}" -perm /111 | sort
@@ -208,9 +212,9 @@ projects=(linux rdma-core perftest)
 series_of() {
 	licence='GPL-2.0 OR Linux-OpenIB'
 	case $1 in
-	linux) patches=$top/patches/linux-6.12 ours=$top/kernel ;;
-	rdma-core) patches=$top/patches/rdma-core-56 ours=$top/rdma-core ;;
-	perftest) patches=$top/patches/perftest-25 ours=$top/perftest licence='GPL-2.0 OR BSD-2-Clause' ;;
+	linux) patches=$top/patches/linux ours=$top/kernel ;;
+	rdma-core) patches=$top/patches/rdma-core ours=$top/rdma-core ;;
+	perftest) patches=$top/patches/perftest ours=$top/perftest licence='GPL-2.0 OR BSD-2-Clause' ;;
 	*) return 1 ;;
 	esac
 }

@@ -13,6 +13,7 @@
  *	tty=ROWS COLS	the command has the terminal hvc0
  *	stdin=1		the command reads what the host writes to the output port
  *	modules=PATH	the kernel's modules, which become /lib/modules/VERSION
+ *	load=PATH	a module of the initramfs, loaded before anything else; repeated, in order
  *
  * The root is an overlay: the host's userland by 9p, read-only, under a tmpfs.
  * Nothing that a guest writes reaches the host.  The command's output goes
@@ -42,6 +43,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -94,6 +96,16 @@ static void add(char ***list, char *value)
 	(*list)[*n] = NULL;
 }
 
+/* A kernel that is not the kit's may have the drivers of its root as modules. */
+static void load_module(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || (syscall(SYS_finit_module, fd, "", 0) && errno != EEXIST))
+		fail("cannot load", path);
+	close(fd);
+}
+
 static void read_config(void)
 {
 	int fd = open("/config", O_RDONLY | O_CLOEXEC);
@@ -122,6 +134,8 @@ static void read_config(void)
 			tty = value;
 		else if (!strcmp(p, "modules"))
 			modules = value;
+		else if (!strcmp(p, "load"))
+			load_module(value);
 		else if (!strcmp(p, "stdin"))
 			has_stdin = true;
 		else

@@ -49,7 +49,9 @@ class Head:
     devices: tuple = ()
 
     def on(self, kernel, full):
-        """Whether a run on this kernel, full or quick, has the program."""
+        """Whether a run on this kernel, full or quick, has the program.  The stock kernel
+        stands for the base kernel, of which it shows the faults."""
+        kernel = "base" if kernel == "stock" else kernel
         return any(RUNS[word] in ((kernel, False), (kernel, full)) for word in self.runs)
 
     @property

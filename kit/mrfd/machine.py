@@ -57,7 +57,9 @@ MODELS = {"connectx": MODEL_SOCKET, "connectx-2": f"{MODEL_SOCKET}-2"}
 VRAM = 16 << 20  # bytes, of the GPU
 GPUS = ("gpu", "gpu-apart")
 # A model has a PCIe port of its own: QEMU hides the link of a device that has none.
+# The memory of qxl's buffers is nearly all of its RAM.
 DEVICES = {"virtio-gpu": "virtio-gpu-pci",
+           "qxl": "qxl,ram_size_mb=16,vram_size_mb=8,vgamem_mb=8",
            **dict.fromkeys(GPUS, "ivshmem-plain,bus=port98,memdev=vram"),
            **{name: json.dumps({"driver": "vfio-user-pci", "bus": f"port{99 + number}",
                                 "socket": {"type": "unix", "path": path}})
@@ -70,9 +72,10 @@ CPUS = int(os.environ.get("MRFD_CPUS", 2))  # of a guest, unless its options say
 # kernel that has oopsed may hang.  A stall or a hung task is reported late, because an
 # emulated machine is slow.  printk.devkmsg=on: the kernel drops no messages of programs
 # because there are many.  tsc=reliable: a guest that the host stopped for a moment does not
-# change to the HPET, which takes QEMU's lock for each look at the time.
+# change to the HPET, which takes QEMU's lock for each look at the time.  no5lvl: mlx5 has
+# implicit ODP with five levels of page tables on newer cards than a ConnectX-4 only.
 KERNEL_LINE = ("console=ttyS0 loglevel=8 oops=panic panic=-1 printk.devkmsg=on "
-               "random.trust_cpu=on tsc=reliable "
+               "random.trust_cpu=on tsc=reliable no5lvl "
                "rcupdate.rcu_cpu_stall_timeout=60 sysctl.kernel.watchdog_thresh=30 "
                "sysctl.kernel.hung_task_timeout_secs=60 kmemleak.verbose=1 kasan_multi_shot")
 
@@ -94,15 +97,17 @@ def network_setup(number, count, device=None):
     return [f"{GUEST}/net", str(number), str(count), *words, "--"]
 
 
-def initramfs(records):
-    """The archive that a guest starts from, /init and /config, as a memory file."""
+def initramfs(records, modules=()):
+    """The archive that a guest starts from, as a memory file: /init, /config, and the modules
+    that /init loads, as products.boot_modules() has them."""
     with open(products.init_program(), "rb") as f:
         init = f.read()
     config = b"".join(os.fsencode(record) + b"\0" for record in records)
     fd = os.memfd_create("initramfs")
     with open(fd, "wb", closefd=False) as f:
         for number, (name, mode, data) in enumerate(
-                [("init", 0o100755, init), ("config", 0o100600, config), ("TRAILER!!!", 0, b"")]):
+                [("init", 0o100755, init), ("config", 0o100600, config),
+                 *((name, 0o100600, data) for name, data in modules), ("TRAILER!!!", 0, b"")]):
             fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)
             head = b"070701" + b"".join(b"%08x" % n for n in fields) + name.encode() + b"\0"
             f.write(head + b"\0" * (-len(head) % 4) + data + b"\0" * (-len(data) % 4))
@@ -118,7 +123,7 @@ def kvm_works(kernel):
         host = f"{f.read().strip()} {os.path.basename(products.tool('rootfs', '--print'))}"
     # A result with a kernel of the kit holds for every kernel.  Any other kernel may itself
     # be the reason why the guest does not run.
-    key = host if kernel in products.KERNELS else f"{host} {kernel} {os.stat(kernel).st_mtime_ns}"
+    key = host if kernel in products.NAMED else f"{host} {kernel} {os.stat(kernel).st_mtime_ns}"
     path = os.path.join(CACHE, "kvm")
     try:
         with open(path) as f:
@@ -196,7 +201,7 @@ class Guest:
     """One command in one virtual machine.
 
     command   list of words
-    kernel    base, debug, kcsan, symbols, stock, or the path of a bzImage
+    kernel    a name of products.NAMED, or the path of a bzImage
     devices   what QEMU's -device takes; bus=portN makes a port to unplug from; "connectx";
               "gpu" or "gpu-apart", and then there is vram, its memory as a mmap.mmap
     append    more for the kernel's command line
@@ -263,7 +268,7 @@ class Guest:
         if self.log_dir is None:
             self.log_dir = log_directory(self.name)
         os.makedirs(self.log_dir, exist_ok=True)
-        self._files = [os.open(image, os.O_RDONLY), initramfs(self._records())]
+        self._files = [os.open(image, os.O_RDONLY), initramfs(self._records(), products.boot_modules(self.kernel))]
         if self._has_gpu():
             self.vram = self._make_vram()
         self._ends, theirs = {}, {}
@@ -367,8 +372,11 @@ class Guest:
             yield "tty=%d %d" % tuple(self.tty)
         if self.stdin:
             yield "stdin=1"
-        if self.kernel in products.KERNELS and self._has_connectx():
+        if (self.kernel in products.KERNELS and self._has_connectx()
+                or self.kernel in products.WITH_MODULES):
             yield f"modules={products.kernel_modules(self.kernel)}"
+        for name, _ in products.boot_modules(self.kernel):
+            yield f"load=/{name}"
         for item in env.items():
             yield "env=%s=%s" % item
         gpu = [f"{GUEST}/gpu", products.gpu_module(self.kernel)] if self._has_gpu() else []

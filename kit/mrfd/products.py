@@ -8,6 +8,7 @@ somebody builds another meanwhile.
 """
 
 import functools
+import lzma
 import os
 import signal
 import subprocess
@@ -17,7 +18,14 @@ import time
 from mrfd.paths import SCRIPTS, TOP, inside
 
 KERNELS = {"base": [], "debug": ["--debug"], "kcsan": ["--kcsan"], "symbols": ["--symbols"],
-           "stock": ["--stock"]}
+           "stock": ["--stock"], "modular": ["--modular"]}
+# The kernel of the distribution, as it is, by the program that gets it.
+NAMED = {**{name: ["kernel", *options] for name, options in KERNELS.items()},
+         "debian": ["debian-kernel"]}
+# Kernels of which every guest needs modules.
+WITH_MODULES = ("modular", "debian")
+# Of Debian's kernel, what finds the root of a guest and its ports.
+BOOT_MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
 
 
 class BootError(Exception):
@@ -63,13 +71,13 @@ def tools(*commands):
 
 def check_kernel(kernel):
     """BootError if that is neither the name of a kernel nor the path of an image."""
-    if kernel in KERNELS:
+    if kernel in NAMED:
         return
     try:
         with open(kernel, "rb") as f:
             head = f.read(0x206)
     except FileNotFoundError:
-        raise BootError(f"no kernel {kernel!r}: it is neither one of {', '.join(KERNELS)} "
+        raise BootError(f"no kernel {kernel!r}: it is neither one of {', '.join(NAMED)} "
                         "nor a file") from None
     except OSError as error:
         raise BootError(f"cannot read the kernel {kernel}: {error.strerror}") from None
@@ -81,20 +89,42 @@ def check_kernel(kernel):
 def kernel_image(kernel="base"):
     """The path of a kernel's image, by name (it is built if needed) or by path."""
     check_kernel(kernel)
-    return tool("kernel", *KERNELS[kernel]) if kernel in KERNELS else kernel
+    return tool(*NAMED[kernel]) if kernel in NAMED else kernel
 
 
 @functools.cache
 def kernel_modules(kernel="base"):
     """The directory of a kernel's modules, as a path inside; they are built if needed."""
-    image = tool("kernel", "--modules", *KERNELS[kernel])
+    image = tool(*NAMED[kernel], "--modules") if kernel in KERNELS else kernel_image(kernel)
     return inside(os.path.join(os.path.dirname(image), "modules"))
+
+
+@functools.cache
+def boot_modules(kernel="base"):
+    """[(name, content)] of the modules that a guest's first process has to load, in the order
+    in which it can; the kit's kernels need none."""
+    if kernel != "debian":
+        return []
+    where = os.path.join(os.path.dirname(kernel_image(kernel)), "modules")
+    with open(os.path.join(where, "modules.dep"), encoding="utf-8") as f:
+        needs = dict(line.strip().split(":") for line in f)
+    paths = {os.path.basename(path).split(".")[0].replace("-", "_"): path for path in needs}
+    order = {}
+    for name in BOOT_MODULES:
+        # modules.dep has what is needed last at the end of the line
+        for path in (*reversed(needs[paths[name]].split()), paths[name]):
+            order[path] = None
+    found = []
+    for path in order:
+        with lzma.open(os.path.join(where, path)) as f:
+            found.append((os.path.basename(path).removesuffix(".xz"), f.read()))
+    return found
 
 
 @functools.cache
 def gpu_module(kernel="base"):
     """The path inside of the module for the GPU of the tests; it is built if needed."""
-    if kernel not in KERNELS or kernel == "stock":
+    if kernel not in KERNELS or kernel in ("stock", "modular"):
         raise BootError("the device gpu has a driver for the kit's kernels only: base, debug, "
                         "kcsan, symbols")
     return inside(tool("gpu", *KERNELS[kernel]))

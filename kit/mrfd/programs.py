@@ -37,12 +37,12 @@ OUT = os.path.join(BUILD, "tests")  # what is built of tests/
 # The folders of tests/ without guest programs.
 NOT_CASES = {"host", "lib", "bench", "gpu", "guests", "kernel_dm", "steps"}
 # Exporters of every kind: see tests/lib/memory.h.
-EXPORTERS = ["bochs-display", "virtio-gpu"]
+EXPORTERS = ["qxl", "virtio-gpu"]
 # The modules of the kernel that a guest may be given: by the word at the head of a test
 # what builds it and the variable for its path.
 MODULES = {"steps": ("steps", "MRFD_STEPS"), "kernel-dm": ("kernel-dm", "MRFD_KERNEL_DM")}
 # What the driver says once when the device has refused a work request of its own.
-UMR_REFUSED = r"umr\.c:\d+ mlx5r_umr_post_send_wait\+"
+UMR_REFUSED = r"umr\.c:\d+ at mlx5r_umr_post_send_wait\+"
 # Tests of rdma-core for the hardware of one vendor.
 VENDOR = re.compile(r"test_(mlx5|efa|irdma|hns|cuda)")
 
@@ -308,7 +308,7 @@ class KunitProgram(Program):
         return [f"{GUEST}/kunit", *sorted({case.split(": ")[0] for case in names})]
 
     def guest(self):
-        append = "kunit.enable=1"
+        append = "kunit.enable=1 kunit.autorun=1"
         if len(self.wanted) == 1:  # there is one pattern only: for more, whole suites run
             append += " kunit.filter_glob=" + ".".join(self.wanted[0].split(": "))
         return guest_options(self.kernel, self.boots, append=append)

@@ -28,14 +28,14 @@ int mr_fd_buffer_type(enum ibv_mr_fd_type fd_type)
 }
 
 /*
- * Convert the result of the write() commands REG_MR_FD and REREG_MR_FD. A
- * kernel without the ioctl method INVOKE_WRITE is too old for them and answers
- * EINVAL or ENOSYS, but callers expect EOPNOTSUPP.
+ * Execute a method that not every kernel has. A kernel without it says so in
+ * one of two other ways, but callers expect EOPNOTSUPP.
  */
-int mr_fd_write_error(struct ibv_context *context, int ret)
+int mr_fd_execute(struct ibv_context *context, struct ibv_command_buffer *cmdb)
 {
-	if (!VERBS_WRITE_ONLY && !get_priv(context)->use_ioctl_write &&
-	    (ret == EINVAL || ret == ENOSYS)) {
+	int ret = execute_ioctl(context, cmdb);
+
+	if (ret == EPROTONOSUPPORT || ret == ENOTTY) {
 		errno = EOPNOTSUPP;
 		return errno;
 	}
@@ -47,8 +47,8 @@ int ibv_cmd_reg_mr_fd(struct ibv_pd *pd, uint64_t offset, size_t length,
 		      int access, struct verbs_mr *vmr,
 		      struct ibv_command_buffer *driver)
 {
-	DECLARE_FBCMD_BUFFER(cmdb, UVERBS_OBJECT_MR, UVERBS_METHOD_REG_MR_FD,
-			     7, driver);
+	DECLARE_COMMAND_BUFFER_LINK(cmdb, UVERBS_OBJECT_MR,
+				    UVERBS_METHOD_REG_MR_FD, 7, driver);
 	struct ib_uverbs_buffer_desc buffer = {
 		.fd = fd,
 		.addr = offset,
@@ -73,43 +73,12 @@ int ibv_cmd_reg_mr_fd(struct ibv_pd *pd, uint64_t offset, size_t length,
 	fill_attr_in_uint64(cmdb, UVERBS_ATTR_REG_MR_FD_IOVA, iova);
 	fill_attr_in_uint32(cmdb, UVERBS_ATTR_REG_MR_FD_ACCESS_FLAGS, access);
 
-	/* The write() command below has no room for a driver's attributes */
-	if (driver)
-		fallback_require_ioctl(cmdb);
-
-	switch (execute_ioctl_fallback(pd->context, reg_mr_fd, cmdb, &ret)) {
-	case TRY_WRITE: {
-		struct ib_uverbs_reg_mr_fd_resp resp;
-		struct ibv_reg_mr_fd req;
-
-		req.core_payload = (struct ib_uverbs_reg_mr_fd){
-			.buffer = buffer,
-			.hca_va = iova,
-			.pd_handle = pd->handle,
-			.access_flags = access,
-		};
-		ret = execute_cmd_write(pd->context,
-					IB_USER_VERBS_CMD_REG_MR_FD, &req,
-					sizeof(req), &resp, sizeof(resp));
-		ret = mr_fd_write_error(pd->context, ret);
-		if (ret)
-			return ret;
-
-		vmr->ibv_mr.handle = resp.mr_handle;
-		lkey = resp.lkey;
-		rkey = resp.rkey;
-		break;
-	}
-
-	case SUCCESS:
-		vmr->ibv_mr.handle =
-			read_attr_obj(UVERBS_ATTR_REG_MR_FD_HANDLE, handle);
-		break;
-
-	default:
+	ret = mr_fd_execute(pd->context, cmdb);
+	if (ret)
 		return ret;
-	}
 
+	vmr->ibv_mr.handle =
+		read_attr_obj(UVERBS_ATTR_REG_MR_FD_HANDLE, handle);
 	vmr->ibv_mr.context = pd->context;
 	vmr->ibv_mr.lkey = lkey;
 	vmr->ibv_mr.rkey = rkey;

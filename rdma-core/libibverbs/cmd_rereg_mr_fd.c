@@ -19,8 +19,8 @@ int ibv_cmd_rereg_mr_fd(struct verbs_mr *vmr, uint32_t flags,
 			uint64_t iova, enum ibv_mr_fd_type fd_type, int fd,
 			int access, struct ibv_command_buffer *driver)
 {
-	DECLARE_FBCMD_BUFFER(cmdb, UVERBS_OBJECT_MR, UVERBS_METHOD_REREG_MR_FD,
-			     8, driver);
+	DECLARE_COMMAND_BUFFER_LINK(cmdb, UVERBS_OBJECT_MR,
+				    UVERBS_METHOD_REREG_MR_FD, 8, driver);
 	struct ibv_context *context = vmr->ibv_mr.context;
 	struct ib_uverbs_buffer_desc buffer = {};
 	uint32_t lkey, rkey;
@@ -51,41 +51,9 @@ int ibv_cmd_rereg_mr_fd(struct verbs_mr *vmr, uint32_t flags,
 		fill_attr_in_uint32(cmdb, UVERBS_ATTR_REREG_MR_FD_ACCESS_FLAGS,
 				    access);
 
-	/* The write() command below has no room for a driver's attributes */
-	if (driver)
-		fallback_require_ioctl(cmdb);
-
-	switch (execute_ioctl_fallback(context, rereg_mr_fd, cmdb, &ret)) {
-	case TRY_WRITE: {
-		struct ib_uverbs_rereg_mr_fd_resp resp;
-		struct ibv_rereg_mr_fd req;
-
-		req.core_payload = (struct ib_uverbs_rereg_mr_fd){
-			.buffer = buffer,
-			.hca_va = iova,
-			.mr_handle = vmr->ibv_mr.handle,
-			.flags = flags,
-			.access_flags = access,
-		};
-		if (flags & IBV_REREG_MR_CHANGE_PD)
-			req.core_payload.pd_handle = pd->handle;
-		ret = execute_cmd_write(context, IB_USER_VERBS_CMD_REREG_MR_FD,
-					&req, sizeof(req), &resp, sizeof(resp));
-		ret = mr_fd_write_error(context, ret);
-		if (ret)
-			return ret;
-
-		lkey = resp.lkey;
-		rkey = resp.rkey;
-		break;
-	}
-
-	case SUCCESS:
-		break;
-
-	default:
+	ret = mr_fd_execute(context, cmdb);
+	if (ret)
 		return ret;
-	}
 
 	vmr->ibv_mr.lkey = lkey;
 	vmr->ibv_mr.rkey = rkey;

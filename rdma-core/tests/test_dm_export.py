@@ -12,7 +12,7 @@ import errno
 import fcntl
 import os
 
-from tests.base import PyverbsAPITestCase, RCResources, RDMATestCase
+from tests.base import PyverbsAPITestCase, RCResources, RDMATestCase, MLNX_VENDOR_ID
 from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.device import DM, AllocDmAttr
 from pyverbs.wr import SGE, SendWR
@@ -20,7 +20,7 @@ from pyverbs.mr import MRFd
 from pyverbs.qp import QPAttr
 import pyverbs.device as d
 from pyverbs.pd import PD
-import pyverbs.enums as e
+import pyverbs.libibverbs_enums as e
 import tests.utils as u
 
 PAGE = resource.getpagesize()
@@ -64,7 +64,7 @@ def check_export(exporter, importer):
             try:
                 os.close(dm.export_dmabuf_fd())
             except PyverbsRDMAError as ex:
-                if ex.error_code == errno.EOPNOTSUPP:
+                if ex.error_code in [errno.EOPNOTSUPP, errno.EPROTONOSUPPORT]:
                     return 'Export of device memory is not supported'
                 raise ex
             try:
@@ -202,6 +202,8 @@ class DmExportAPITest(PyverbsAPITestCase):
         """
         Test that dma-bufs and MRs that are left over do not keep freed memory
         """
+        if self.attr.vendor_id == MLNX_VENDOR_ID:
+            raise unittest.SkipTest('The dma-bufs of this device keep their memory')
         self.dm.close()
         dm_size = self.attr_ex.max_dm_size // 2
         mrs = []

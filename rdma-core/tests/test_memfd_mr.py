@@ -18,7 +18,7 @@ import re
 import tests.test_mr_fd as base
 from pyverbs.wr import SGE, SendWR
 from pyverbs.mr import MR
-import pyverbs.enums as e
+import pyverbs.libibverbs_enums as e
 import tests.utils as u
 
 PAGE = base.PAGE

@@ -20,7 +20,7 @@ from pyverbs.mr import MR, MRFd
 from pyverbs.qp import QPAttr
 import pyverbs.device as d
 from pyverbs.pd import PD
-import pyverbs.enums as e
+import pyverbs.libibverbs_enums as e
 import tests.utils as u
 
 PAGE = resource.getpagesize()

@@ -14,7 +14,7 @@ from tests.base import PyverbsAPITestCase
 from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.mr import MR, MRFd
 from pyverbs.pd import PD
-import pyverbs.enums as e
+import pyverbs.libibverbs_enums as e
 
 PAGE = resource.getpagesize()
 TYPES = [int(e.IBV_MR_FD_TYPE_DMABUF), int(e.IBV_MR_FD_TYPE_MEMFD)]

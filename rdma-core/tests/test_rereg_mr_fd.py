@@ -24,7 +24,7 @@ from pyverbs.wr import SGE, SendWR
 from pyverbs.qp import QPAttr
 import pyverbs.device as d
 from pyverbs.pd import PD
-import pyverbs.enums as e
+import pyverbs.libibverbs_enums as e
 import tests.utils as u
 
 TRANS = int(e.IBV_REREG_MR_CHANGE_TRANSLATION)

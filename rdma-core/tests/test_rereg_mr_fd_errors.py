@@ -20,7 +20,7 @@ from pyverbs.mr import MW, MWBindInfo, MWBind
 from pyverbs.dmabuf import DmaBuf
 import pyverbs.device as d
 from pyverbs.pd import PD
-import pyverbs.enums as e
+import pyverbs.libibverbs_enums as e
 import tests.utils as u
 
 UNMAPPED = 1 << 40

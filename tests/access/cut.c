@@ -65,7 +65,8 @@ FIXTURE_VARIANT(cut)
 
 #define ROLE(name, n)								\
 	FIXTURE_VARIANT_ADD(cut, name##_vgem) { .role = n, .kind = VGEM };	\
-	FIXTURE_VARIANT_ADD(cut, name##_host) { .role = n, .kind = HOST }
+	FIXTURE_VARIANT_ADD(cut, name##_host) { .role = n, .kind = HOST };	\
+	FIXTURE_VARIANT_ADD(cut, name##_on_demand) { .role = n, .kind = ON_DEMAND }
 ROLE(target_of_a_write, 0);
 ROLE(source_of_a_read, 1);
 ROLE(source_of_a_write, 2);
@@ -214,7 +215,8 @@ static bool cut_one(struct __test_metadata *_metadata, FIXTURE_DATA(cut) *self, 
 	pair_close(&pair);
 	if (way != DEREG)
 		EXPECT_EQ(0, ibv_dereg_mr(mr));
-	if (way == TAKE_MEMORY && self->at.kind != HOST && device_can("keeps-keys"))
+	if (way == TAKE_MEMORY && !memory_of_process(&self->at) &&
+	    device_can("keeps-keys"))
 		return memchr(self->role->written ? self->spare.cpu : self->peer.cpu,
 			      self->role->written ? 0x11 : 0x33, self->length);
 	return status != IBV_WC_SUCCESS && sink->cpu[0] != 0x22;
@@ -249,7 +251,7 @@ TEST_F_TIMEOUT(cut, no_packet_touches_memory_after_rereg_or_dereg, 120)
 
 		if (way == TAKE_RIGHTS && self->role->rights_left < 0)
 			continue;
-		if (way != DEREG && variant->kind != HOST && !device_can("rereg_mr_fd"))
+		if (way != DEREG && !memory_of_process(&self->at) && !device_can("rereg_mr_fd"))
 			continue;
 		while (caught < LEAST)
 			caught += cut_one(_metadata, self, way, rounds++);

@@ -39,6 +39,7 @@ FIXTURE_VARIANT(mw)
 };
 
 FIXTURE_VARIANT_ADD(mw, on_host_memory) { .kind = HOST };
+FIXTURE_VARIANT_ADD(mw, on_on_demand_memory) { .kind = ON_DEMAND };
 FIXTURE_VARIANT_ADD(mw, on_vgem) { .kind = VGEM };
 
 FIXTURE_SETUP(mw)

@@ -36,7 +36,7 @@ struct way {
 static struct way ways[] = {
 	{ .name = "memory", .kind = HOST },
 	{ .name = "dma-buf", .kind = HEAP },
-	{ .name = "VRAM", .kind = BOCHS },
+	{ .name = "VRAM", .kind = QXL },
 	{ .name = "memory again", .kind = HOST },
 	{ .name = "dma-buf bounced", .kind = HOST, .bounced = &ways[1] },
 	{ .name = "VRAM bounced", .kind = HOST, .bounced = &ways[2] },

@@ -495,11 +495,13 @@ static void keeps_a_mapping(int sock, void *arg)
 }
 
 /*
- * The memory of a DM that was freed is nobody's until its last mapping has gone: the process
- * that still has it finds what it left there, and reaches nothing of others.
+ * The memory of a DM that was freed is nobody else's until its last mapping has gone: the
+ * process that still has it finds what it left there, and reaches nothing of others.  A card
+ * has that much less to give.  Soft-RoCE has other pages.
  */
 TEST_F(budget, mapping_keeps_the_memory_of_a_freed_dm)
 {
+	const size_t kept = device_can("pci") ? 3 * PAGE : 0;
 	struct heir heir;
 	struct dm dm;
 
@@ -509,7 +511,7 @@ TEST_F(budget, mapping_keeps_the_memory_of_a_freed_dm)
 	child_start(&self->child, keeps_a_mapping, &heir);
 	dm_close(&dm);
 	dm_take_rest(&self->rest, self->ctx);
-	ASSERT_EQ(self->max - 3 * PAGE, self->rest.bytes);
+	ASSERT_EQ(self->max - kept, self->rest.bytes);
 	ASSERT_TRUE(dm_rest_is_zero(&self->rest));
 	go_on(self->child.sock);
 	wait_to_go_on(self->child.sock);

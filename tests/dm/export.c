@@ -7,6 +7,7 @@
  * importer's MR, and none beside them.  What one side writes the other side sees.
  */
 #include "dm/exported.h"
+#include "lib/test_exporter.h"
 #include "lib/window.h"
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -331,10 +332,10 @@ TEST_F(exported, rereg_moves_an_mr_to_the_dm_and_back)
 
 /* --- Who does not get it */
 
-/* vgem and bochs hold what they import, and cannot be told to let it go. */
-TEST_F(exported, importer_without_move_notify_is_refused)
+/* Drivers, and the test importer, that hold what they import and cannot be told to let it go. */
+TEST_F(exported, importer_that_cannot_be_told_is_refused)
 {
-	static const char *const drivers[] = { "vgem", "bochs-drm" };
+	static const char *const drivers[] = { "vgem", "qxl" };
 
 	for (int i = 0; i < ARRAY_SIZE(drivers); i++) {
 		int card = memory_open_card(drivers[i]);
@@ -345,6 +346,8 @@ TEST_F(exported, importer_without_move_notify_is_refused)
 			ASSERT_NE(0, drmPrimeFDToHandle(card, self->fd, &handle));
 		close(card);
 	}
+	ASSERT_EQ(-1, import_for_dma(self->fd, 0));
+	ASSERT_EQ(EOPNOTSUPP, errno);
 	ASSERT_TRUE(is_imported(self, self->mr, 16));
 	mr_close(self->mr);
 	self->mr = import_all(self, RW);

@@ -434,7 +434,6 @@ TEST_F(ulp, free_succeeds_with_only_an_o_path_fd_open)
 
 /* --- The device leaves */
 
-/* A delete of Soft-RoCE waits for processes that have it open, and not for ULPs. */
 static bool leaves(world *self)
 {
 	int status;

@@ -396,7 +396,7 @@ TEST_F(dm, dereg_ends_one_mr_and_no_other)
 	ASSERT_EQ(IBV_WC_SUCCESS, host_op(self, IBV_WR_RDMA_WRITE, 1, 0, self->mr->rkey));
 }
 
-/* By every entry, whatever it is to change; it then is as before. */
+/* By both calls, whatever it is to change; it then is as before. */
 TEST_F(dm, rereg_of_a_dm_mr_is_einval)
 {
 	struct ibv_mr *mr = dm_reg_part(&self->dm, self->pair.pd, 1, PAGE, RW);
@@ -418,8 +418,8 @@ TEST_F(dm, rereg_of_a_dm_mr_is_einval)
 		ASSERT_EQ(EINVAL, host_rereg(self->ctx->cmd_fd, mr->handle, flags[i],
 					     other->handle, self->host.iova, PAGE,
 					     self->host.iova, RWA, &keys));
-		for (int e = 0; e < NR_ENTRIES && device_can("native"); e++)
-			ASSERT_EQ(EINVAL, fd_call(self->ctx->cmd_fd, e, &c, &keys));
+		if (device_can("native"))
+			ASSERT_EQ(EINVAL, fd_call(self->ctx->cmd_fd, &c, &keys));
 	}
 	ASSERT_EQ(rkey, mr->rkey);
 	fill(self->host.cpu, PAGE, 70);

@@ -78,7 +78,7 @@ static void count_io(struct pair *pair, const struct memory *host, struct ibv_mr
 
 TEST_F(fd_mr, io_accessors_are_used_for_io_memory_only)
 {
-	long packets = variant->kind == BOCHS ? PACKETS : 0, to, from;
+	long packets = variant->kind == QXL ? PACKETS : 0, to, from;
 
 	need("vmap");
 	count_io(&self->pair, &self->host, self->host_mr, self->mr, &to, &from);

@@ -6,7 +6,7 @@
  * soon as the exporter behaves the same buffer can be registered.
  *
  * Registration on Soft-RoCE calls attach, pin, begin_cpu_access and vmap.  An importer that
- * does DMA calls attach, pin and map; in the guest this is vgem.
+ * does DMA calls attach, pin and map; in the guest this is the kernel's test importer.
  */
 #include "exporters/test_buffer.h"
 
@@ -99,40 +99,40 @@ TEST_F(buffer, vmap_that_returns_eopnotsupp_is_enxio)
 
 TEST_F(buffer, dma_import_returns_errno_of_attach_and_map)
 {
-	uint32_t handle;
+	int dma;
 
 	behave(self->buf.fd, DMABUF_TEST_ATTACH, EIO, 0);
-	ASSERT_EQ(EIO, import(self, &handle));
+	ASSERT_EQ(EIO, import(self, &dma));
 	ASSERT_TRUE(at_rest(self->buf.fd));
 	behave(self->buf.fd, DMABUF_TEST_ATTACH, 0, 0);
 	behave(self->buf.fd, DMABUF_TEST_MAP, ENOMEM, 0);
-	ASSERT_EQ(ENOMEM, import(self, &handle));
+	ASSERT_EQ(ENOMEM, import(self, &dma));
 	ASSERT_TRUE(at_rest(self->buf.fd));
 	behave(self->buf.fd, DMABUF_TEST_MAP, 0, 0);
-	ASSERT_EQ(0, import(self, &handle));
+	ASSERT_EQ(0, import(self, &dma));
 	ASSERT_TRUE(held(self->buf.fd, 0, 1));
-	unimport(self, handle);
+	close(dma);
 }
 
 TEST_F(buffer, pages_of_the_buffer_are_not_adjacent)
 {
-	uint32_t handle;
+	int dma;
 
-	ASSERT_EQ(0, import(self, &handle));
+	ASSERT_EQ(0, import(self, &dma));
 	/* No two pages are neighbours in memory, so no entries were merged. */
 	ASSERT_EQ(PAGES, query(self->buf.fd).sg_entries);
-	unimport(self, handle);
+	close(dma);
 }
 
 TEST_F(buffer, reg_works_beside_a_dma_import)
 {
 	struct ibv_mr *mr;
-	uint32_t handle;
+	int dma;
 
-	ASSERT_EQ(0, import(self, &handle));
+	ASSERT_EQ(0, import(self, &dma));
 	mr = must(reg(self, ALL_ACCESS));
 	ASSERT_TRUE(held(self->buf.fd, 1, 1));
-	unimport(self, handle);
+	close(dma);
 	ASSERT_TRUE(held(self->buf.fd, 1, 0));
 	ASSERT_TRUE(rdma_write(self, mr, 2));
 	ASSERT_TRUE(filled(self->buf.cpu, SIZE, 2, "buffer"));
@@ -141,10 +141,10 @@ TEST_F(buffer, reg_works_beside_a_dma_import)
 
 TEST_F(buffer, dma_import_of_io_memory_is_eopnotsupp)
 {
-	uint32_t handle;
+	int dma;
 
 	buffer_replace(self, DMABUF_TEST_IOMEM);
-	ASSERT_EQ(EOPNOTSUPP, import(self, &handle));
+	ASSERT_EQ(EOPNOTSUPP, import(self, &dma));
 }
 
 TEST_F(buffer, test_exporter_refuses_invalid_ioctls)

@@ -22,6 +22,7 @@
 #include "lib/random.h"
 #include <pthread.h>
 #include <stdatomic.h>
+#include <xf86drm.h>
 
 #define MOVES depth(5, 50)	/* of a race */
 
@@ -149,17 +150,18 @@ TEST_F(gpu_buffer, new_buffer_is_zero)
 TEST_F(gpu_buffer, pin_without_p2p_moves_it_to_system_memory)
 {
 	struct gpu_case *c = &self->c;
-	uint32_t handle;
+	int dma;
 
 	fill(c->buf.cpu, SIZE, 3);
-	ASSERT_EQ(0, drmPrimeFDToHandle(c->vgem.drm_fd, c->buf.fd, &handle));
+	dma = import_for_dma(c->buf.fd, 0);
+	ASSERT_LE(0, dma);
 	ASSERT_EQ(MRFD_GPU_SYSTEM, gpu_query(&c->buf).place);
 	ASSERT_EQ(MRFD_GPU_NOT_ASKED, gpu_query(&c->buf).why);
 	ASSERT_EQ(1, gpu_query(&c->buf).pins);
 	ASSERT_EQ(1, gpu_query(&c->buf).maps);
 	ASSERT_EQ(EBUSY, gpu_move(&c->buf, MRFD_GPU_VRAM, 0));
 	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 3, "buffer"));
-	ASSERT_EQ(0, drmCloseBufferHandle(c->vgem.drm_fd, handle));
+	close(dma);
 	ASSERT_TRUE(gpu_at_rest(&c->buf));
 	ASSERT_EQ(0, gpu_move(&c->buf, MRFD_GPU_VRAM, 0));
 	ASSERT_TRUE(filled(c->buf.cpu, SIZE, 3, "buffer"));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * What cases with the GPU of the tests share: a buffer of it, ordinary memory at the other
- * end, a vgem card, and other buffers that compete for VRAM.
+ * end, and other buffers that compete for VRAM.
  *
  * When a case ends, importers must hold nothing of the buffer; when all is closed, the GPU
  * must have no buffer left.
@@ -15,9 +15,9 @@
 #include "lib/harness.h"
 #include "lib/pair.h"
 #include "lib/pattern.h"
+#include "lib/test_exporter.h"
 #include <stdio.h>
 #include <string.h>
-#include <xf86drm.h>
 
 #define SIZE (64 * PAGE)
 #define OTHERS 5
@@ -27,7 +27,7 @@
 struct gpu_case {
 	struct ibv_context *ctx;
 	struct pair pair;
-	struct memory buf, host, vgem, other[OTHERS];
+	struct memory buf, host, other[OTHERS];
 	struct ibv_mr *host_mr;
 };
 
@@ -56,7 +56,6 @@ static inline void case_open(struct gpu_case *c, enum memory_kind kind, uint32_t
 	pair_open(&c->pair, c->ctx, NULL);
 	memory_open(&c->host, HOST, SIZE);
 	c->host_mr = memory_reg(&c->host, c->pair.pd, ALL_ACCESS);
-	memory_open(&c->vgem, VGEM, SIZE);
 	gpu_open(&c->buf, kind, SIZE, flags);
 }
 
@@ -66,7 +65,6 @@ static inline void case_shut(struct gpu_case *c)
 	for (int i = 0; i < OTHERS; i++)
 		memory_close(&c->other[i]);
 	memory_close(&c->buf);
-	memory_close(&c->vgem);
 	mr_close(c->host_mr);
 	pair_close(&c->pair);
 	device_close(c->ctx);

@@ -106,25 +106,25 @@ TEST_F(buffer, reg_pins_the_buffer)
 
 TEST_F(buffer, move_during_a_dma_import_is_ebusy)
 {
-	uint32_t handle;
+	int dma;
 
-	ASSERT_EQ(0, import(self, &handle));
+	ASSERT_EQ(0, import(self, &dma));
 	ASSERT_EQ(EBUSY, move(self->buf.fd, 0));
-	unimport(self, handle);
+	close(dma);
 	ASSERT_EQ(0, move(self->buf.fd, 0));
-	ASSERT_EQ(0, import(self, &handle));
-	unimport(self, handle);
+	ASSERT_EQ(0, import(self, &dma));
+	close(dma);
 }
 
 TEST_F(buffer, revoked_buffer_is_enodev)
 {
 	struct dmabuf_test_query q;
-	uint32_t handle;
+	int dma;
 
 	take_memory(self->buf.fd);
 	ASSERT_EQ(ENODEV, reg_errno(self, ALL_ACCESS));
 	ASSERT_EQ(ENODEV, reg_errno(self, REMOTE_READ));
-	ASSERT_EQ(ENODEV, import(self, &handle));
+	ASSERT_EQ(ENODEV, import(self, &dma));
 	ASSERT_EQ(ENODEV, move(self->buf.fd, 0));
 	ASSERT_TRUE(no_memory_is_there(self));
 	q = query(self->buf.fd);
@@ -135,14 +135,27 @@ TEST_F(buffer, revoked_buffer_is_enodev)
 
 TEST_F(buffer, revoked_memory_stays_until_the_import_ends)
 {
-	uint32_t handle;
+	int dma;
 
-	ASSERT_EQ(0, import(self, &handle));
+	ASSERT_EQ(0, import(self, &dma));
 	take_memory(self->buf.fd);
 	ASSERT_EQ(ENODEV, reg_errno(self, ALL_ACCESS));
 	ASSERT_EQ(PAGES, query(self->buf.fd).pages);
-	unimport(self, handle);
+	close(dma);
 	ASSERT_EQ(0, query(self->buf.fd).pages);
+}
+
+TEST_F(buffer, revocable_import_gives_revoked_memory_back)
+{
+	int dma = import_for_dma(self->buf.fd, DMABUF_TEST_REVOCABLE);
+
+	ASSERT_LE(0, dma);
+	ASSERT_TRUE(held(self->buf.fd, 0, 1));
+	take_memory(self->buf.fd);
+	ASSERT_EQ(0, query(self->buf.fd).pages);
+	ASSERT_EQ(0, query(self->buf.fd).maps);
+	ASSERT_EQ(1, query(self->buf.fd).attachments);
+	close(dma);
 }
 
 TEST_F(buffer, revoke_during_a_move_takes_effect_after_it)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The fixture buffer: a buffer of the test exporter (see lib/test_exporter.h), ordinary
- * memory at the other end, and a vgem card, which is an importer that does DMA.
+ * memory at the other end, and a buffer of vgem, for an MR that is as it should be.
  *
  * When a case ends, importers must hold nothing of the buffer; when the buffer is
  * closed, nothing at all may be left.
@@ -17,7 +17,6 @@
 #include "lib/test_exporter.h"
 #include <signal.h>
 #include <sys/time.h>
-#include <xf86drm.h>
 
 #define SIZE (64 * PAGE)
 #define PAGES (SIZE / PAGE)
@@ -142,19 +141,11 @@ static inline bool behaves(FIXTURE_DATA(buffer) *self)
 	return mr && !ibv_dereg_mr(mr) && at_rest(self->buf.fd) && ok;
 }
 
-/*
- * Import for DMA: vgem attaches its device to a foreign buffer, and maps it for as
- * long as it has the handle.  0 or an errno.
- */
-static inline int import(FIXTURE_DATA(buffer) *self, uint32_t *handle)
+/* Import for DMA until *DMA is closed: 0 or an errno. */
+static inline int import(FIXTURE_DATA(buffer) *self, int *dma)
 {
-	return drmPrimeFDToHandle(self->vgem.drm_fd, self->buf.fd, handle) ? errno : 0;
-}
-
-static inline void unimport(FIXTURE_DATA(buffer) *self, uint32_t handle)
-{
-	if (drmCloseBufferHandle(self->vgem.drm_fd, handle))
-		fail_case("close a handle of vgem");
+	*dma = import_for_dma(self->buf.fd, 0);
+	return *dma < 0 ? errno : 0;
 }
 
 #endif

@@ -80,14 +80,14 @@ static int dm_export(int cmd_fd, uint32_t dm, int *fd)
 	return msg_send(cmd_fd, &m);
 }
 
-static int dm_import(struct env *env, int fd, enum entry e, struct keys *keys)
+static int dm_import(struct env *env, int fd, struct keys *keys)
 {
 	struct fd_call c = {
 		.pd = env->pd[0]->handle, .access = RWA, .length = DM_SIZE, .fd = fd,
 		.type = IB_UVERBS_BUFFER_TYPE_DMABUF, .iova = IOVA,
 	};
 
-	return fd_call(env->ctx->cmd_fd, e, &c, keys);
+	return fd_call(env->ctx->cmd_fd, &c, keys);
 }
 
 static void must_succeed(int err, const char *what)
@@ -275,7 +275,7 @@ TEST_F_TIMEOUT(dm_fault, failed_export_leaves_nothing, 120)
 		err = dm_export(cmd_fd, dm, &fd);
 		fail_end(&s, err);
 		if (!err) {
-			must_succeed(dm_import(env, fd, BY_IOCTL, &keys), "import");
+			must_succeed(dm_import(env, fd, &keys), "import");
 			check_use(env, keys.rkey, IOVA, IBV_WC_SUCCESS);
 			must_succeed(mr_dereg(cmd_fd, BY_IOCTL, keys.handle), "dereg");
 			close(fd);
@@ -295,25 +295,22 @@ TEST_F_TIMEOUT(dm_fault, failed_import_leaves_nothing, 240)
 	int cmd_fd = env->ctx->cmd_fd;
 	uint32_t dm = must_alloc(cmd_fd);
 	int fd = must_export(cmd_fd, dm);
+	struct sweep s = {};
 
-	for (int e = 0; e < NR_ENTRIES; e++) {
-		struct sweep s = {};
+	while (sweep_next(&s)) {
+		struct keys keys;
+		int err;
 
-		while (sweep_next(&s)) {
-			struct keys keys;
-			int err;
-
-			fail_at(s.n);
-			err = dm_import(env, fd, e, &keys);
-			fail_end(&s, err);
-			if (!err) {
-				check_use(env, keys.rkey, IOVA, IBV_WC_SUCCESS);
-				must_succeed(mr_dereg(cmd_fd, BY_IOCTL, keys.handle), "dereg");
-			}
-			check_pinned(env, 0);
+		fail_at(s.n);
+		err = dm_import(env, fd, &keys);
+		fail_end(&s, err);
+		if (!err) {
+			check_use(env, keys.rkey, IOVA, IBV_WC_SUCCESS);
+			must_succeed(mr_dereg(cmd_fd, BY_IOCTL, keys.handle), "dereg");
 		}
-		sweep_end(&s, entry_name[e], ", import device memory", "");
+		check_pinned(env, 0);
 	}
+	sweep_end(&s, "import device memory", "", "");
 	close(fd);
 	must_succeed(dm_call_free(cmd_fd, dm), "free DM");
 }
@@ -331,7 +328,7 @@ TEST_F_TIMEOUT(dm_fault, free_under_importers_ends_their_access, 240)
 		struct keys keys[2], none;
 
 		for (int i = 0; i < 2; i++) {
-			must_succeed(dm_import(env, fd, BY_IOCTL, &keys[i]), "import");
+			must_succeed(dm_import(env, fd, &keys[i]), "import");
 			check_use(env, keys[i].rkey, IOVA, IBV_WC_SUCCESS);
 		}
 		fail_at(s.n);
@@ -344,7 +341,7 @@ TEST_F_TIMEOUT(dm_fault, free_under_importers_ends_their_access, 240)
 				  err ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
 		if (err)
 			must_succeed(dm_call_free(cmd_fd, dm), "free DM without a fault");
-		if (dm_import(env, fd, BY_IOCTL, &none) != ENODEV)
+		if (dm_import(env, fd, &none) != ENODEV)
 			fail_case("import of a freed DM did not return ENODEV");
 		for (int i = 0; i < 2; i++)
 			must_succeed(mr_dereg(cmd_fd, BY_IOCTL, keys[i].handle), "dereg");
@@ -374,13 +371,13 @@ TEST_F_TIMEOUT(dm_fault, close_of_a_context_with_dms_leaves_nothing, 240)
 		must_succeed(dm_call_reg(raw.fd, pd, dm, 0, DM_SIZE, RW | IBV_ACCESS_ZERO_BASED,
 					 &own), "reg");
 		fd = must_export(raw.fd, dm);
-		must_succeed(dm_import(env, fd, BY_IOCTL, &keys), "import");
+		must_succeed(dm_import(env, fd, &keys), "import");
 		check_use(env, keys.rkey, IOVA, IBV_WC_SUCCESS);
 		fail_at(s.n);
 		close(raw.fd);
 		fail_end(&s, 0);
 		check_use(env, keys.rkey, IOVA, IBV_WC_REM_ACCESS_ERR);
-		if (dm_import(env, fd, BY_IOCTL, &none) != ENODEV)
+		if (dm_import(env, fd, &none) != ENODEV)
 			fail_case("import of a DM of a closed context did not return ENODEV");
 		must_succeed(mr_dereg(cmd_fd, BY_IOCTL, keys.handle), "dereg");
 		close(fd);

@@ -33,7 +33,7 @@ FIXTURE_TEARDOWN(fault)
 	EXPECT_TRUE(nothing_left());
 }
 
-static void sweep_reg(struct env *env, enum kind kind, enum entry e)
+static void sweep_reg(struct env *env, enum kind kind, enum way way)
 {
 	struct mr mr = { .kind = kind, .access = RWA };
 	struct sweep s = {};
@@ -42,7 +42,7 @@ static void sweep_reg(struct env *env, enum kind kind, enum entry e)
 		int err;
 
 		fail_at(s.n);
-		err = mr_reg(env, &mr, e);
+		err = mr_reg(env, &mr, way);
 		fail_end(&s, err);
 		if (!err) {
 			check_mr(env, &mr);
@@ -50,25 +50,24 @@ static void sweep_reg(struct env *env, enum kind kind, enum entry e)
 		}
 		check_pinned(env, 0);
 	}
-	sweep_end(&s, entry_name[e], ", register ", kind_name[kind]);
+	sweep_end(&s, way == BY_FD ? "by fd" : "REG_MR", ", register ", kind_name[kind]);
 	check_nothing_left(env);
 }
 
 TEST_F_TIMEOUT(fault, failed_reg_of_a_dma_buf_leaves_nothing, 120)
 {
-	sweep_reg(&self->env, IN_DMABUF, BY_IOCTL);
-	sweep_reg(&self->env, IN_DMABUF, BY_WRITE);
+	sweep_reg(&self->env, IN_DMABUF, BY_FD);
 }
 
 TEST_F_TIMEOUT(fault, failed_reg_of_a_memfd_leaves_nothing, 120)
 {
-	sweep_reg(&self->env, IN_MEMFD, BY_IOCTL);
-	sweep_reg(&self->env, IN_MEMFD, BY_WRITE);
+	sweep_reg(&self->env, IN_MEMFD, BY_FD);
 }
 
 TEST_F_TIMEOUT(fault, failed_reg_by_address_leaves_nothing, 120)
 {
-	sweep_reg(&self->env, IN_HOST, BY_WRITE);
+	sweep_reg(&self->env, IN_HOST, BY_FD);
+	sweep_reg(&self->env, IN_HOST, BY_ADDRESS);
 }
 
 /* Use a new file without a page in it each time; SIZE would take too long. */
@@ -89,14 +88,14 @@ TEST_F_TIMEOUT(fault, failed_reg_of_a_sparse_memfd_leaves_nothing, 120)
 		memory_open(&hole, MEMFD, 3 * PAGE);
 		c.fd = hole.fd;
 		fail_at(s.n);
-		err = fd_call(env->ctx->cmd_fd, BY_IOCTL, &c, &keys);
+		err = fd_call(env->ctx->cmd_fd, &c, &keys);
 		fail_end(&s, err);
 		if (!err)
 			ASSERT_EQ(0, mr_dereg(env->ctx->cmd_fd, BY_IOCTL, keys.handle));
 		check_pinned(env, 0);
 		memory_close(&hole);
 	}
-	sweep_end(&s, entry_name[BY_IOCTL], ", register a memfd", " with holes");
+	sweep_end(&s, "by fd", ", register a memfd", " with holes");
 }
 
 /*
@@ -127,7 +126,7 @@ static void sweep_huge_holes(struct env *env, bool mounted, bool mapped)
 		if (map == MAP_FAILED)
 			fail_case("map huge pages");
 		fail_at(s.n);
-		err = fd_call(env->ctx->cmd_fd, BY_IOCTL, &c, &keys);
+		err = fd_call(env->ctx->cmd_fd, &c, &keys);
 		fail_end(&s, err);
 
 		n = hugepages_of(c.fd);
@@ -148,7 +147,7 @@ static void sweep_huge_holes(struct env *env, bool mounted, bool mapped)
 		if (!hugepages_are(before) || (mounted && hugetlbfs_room() != room))
 			fail_case("fault at point %u, file closed: wrong counts", s.n);
 	}
-	sweep_end(&s, entry_name[BY_IOCTL], ", register huge pages of ",
+	sweep_end(&s, "by fd", ", register huge pages of ",
 		  mounted ? "a mount" : mapped ? "a mapping" : "a memfd");
 }
 
@@ -194,7 +193,7 @@ static void sweep_dereg(struct env *env, enum kind kind, enum entry e)
 	while (sweep_next(&s)) {
 		int err;
 
-		if ((errno = mr_reg(env, &mr, BY_IOCTL)))
+		if ((errno = mr_reg(env, &mr, BY_FD)))
 			fail_case("reg of the MR to dereg");
 		fail_at(s.n);
 		err = mr_dereg(env->ctx->cmd_fd, e, mr.keys.handle);
@@ -229,7 +228,7 @@ static void raw_fill(struct raw *raw, struct env *env)
 	for (int i = 0; i < 2; i++) {
 		c.type = fd_type_of(i ? IN_MEMFD : IN_DMABUF);
 		c.fd = env->mem[i ? IN_MEMFD : IN_DMABUF][0].fd;
-		if ((errno = fd_call(raw->fd, BY_IOCTL, &c, &keys)))
+		if ((errno = fd_call(raw->fd, &c, &keys)))
 			fail_case("reg of %s", i ? "a memfd" : "a dma-buf");
 	}
 	if ((errno = host_reg(raw->fd, c.pd, (uintptr_t)env->mem[IN_HOST][0].cpu, SIZE, 0, RWA,

@@ -57,7 +57,7 @@ static void sweep_rereg(struct env *env, enum kind from, const struct rereg *r)
 
 		if (!have) {
 			mr = before;
-			if ((errno = mr_reg(env, &mr, BY_IOCTL)))
+			if ((errno = mr_reg(env, &mr, BY_FD)))
 				fail_case("reg of the MR to rereg");
 		}
 		fail_at(s.n);
@@ -85,27 +85,21 @@ static void sweep_reregs(struct env *env, const struct rereg *r, int n)
 
 TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_a_dma_buf_changes_nothing, 240)
 {
-	static const struct rereg r[] = {
-		{ "ioctl(), to a dma-buf,", TRANS, IN_DMABUF, BY_IOCTL },
-		{ "write(), to a dma-buf,", TRANS, IN_DMABUF, BY_WRITE },
-	};
+	static const struct rereg r = { "by fd, to a dma-buf,", TRANS, IN_DMABUF, BY_FD };
 
-	sweep_reregs(&self->env, r, 2);
+	sweep_reregs(&self->env, &r, 1);
 }
 
 TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_a_memfd_changes_nothing, 240)
 {
-	static const struct rereg r[] = {
-		{ "ioctl(), to a memfd,", TRANS, IN_MEMFD, BY_IOCTL },
-		{ "write(), to a memfd,", TRANS, IN_MEMFD, BY_WRITE },
-	};
+	static const struct rereg r = { "by fd, to a memfd,", TRANS, IN_MEMFD, BY_FD };
 
-	sweep_reregs(&self->env, r, 2);
+	sweep_reregs(&self->env, &r, 1);
 }
 
 TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_host_memory_changes_nothing, 240)
 {
-	static const struct rereg r = { "REREG_MR, to host memory,", TRANS, IN_HOST, REREG_MR };
+	static const struct rereg r = { "REREG_MR, to host memory,", TRANS, IN_HOST, BY_ADDRESS };
 
 	sweep_reregs(&self->env, &r, 1);
 }
@@ -113,34 +107,32 @@ TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_host_memory_changes_nothing, 240)
 TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_another_pd_changes_nothing, 240)
 {
 	static const struct rereg r[] = {
-		{ "ioctl(), other PD,", CHANGE_PD, 0, BY_IOCTL },
-		{ "write(), other PD,", CHANGE_PD, 0, BY_WRITE },
-		{ "REREG_MR, other PD,", CHANGE_PD, 0, REREG_MR },
+		{ "by fd, other PD,", CHANGE_PD, 0, BY_FD },
+		{ "REREG_MR, other PD,", CHANGE_PD, 0, BY_ADDRESS },
 	};
 
-	sweep_reregs(&self->env, r, 3);
+	sweep_reregs(&self->env, r, ARRAY_SIZE(r));
 }
 
 TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_other_access_changes_nothing, 240)
 {
 	static const struct rereg r[] = {
-		{ "ioctl(), other access,", CHANGE_ACCESS, 0, BY_IOCTL },
-		{ "write(), other access,", CHANGE_ACCESS, 0, BY_WRITE },
-		{ "REREG_MR, other access,", CHANGE_ACCESS, 0, REREG_MR },
+		{ "by fd, other access,", CHANGE_ACCESS, 0, BY_FD },
+		{ "REREG_MR, other access,", CHANGE_ACCESS, 0, BY_ADDRESS },
 	};
 
-	sweep_reregs(&self->env, r, 3);
+	sweep_reregs(&self->env, r, ARRAY_SIZE(r));
 }
 
 TEST_F_TIMEOUT(rereg_fault, failed_rereg_of_all_changes_nothing, 240)
 {
 	static const struct rereg r[] = {
-		{ "ioctl(), all and a dma-buf,", CHANGE_ALL, IN_DMABUF, BY_IOCTL },
-		{ "write(), all and a memfd,", CHANGE_ALL, IN_MEMFD, BY_WRITE },
-		{ "REREG_MR, all,", CHANGE_ALL, IN_HOST, REREG_MR },
+		{ "by fd, all and a dma-buf,", CHANGE_ALL, IN_DMABUF, BY_FD },
+		{ "by fd, all and a memfd,", CHANGE_ALL, IN_MEMFD, BY_FD },
+		{ "REREG_MR, all,", CHANGE_ALL, IN_HOST, BY_ADDRESS },
 	};
 
-	sweep_reregs(&self->env, r, 3);
+	sweep_reregs(&self->env, r, ARRAY_SIZE(r));
 }
 
 int main(int argc, char **argv)

@@ -133,7 +133,7 @@ static void keep_keys(world *self, enum kind kind, int nr, uint32_t access)
 			fail_case("the driver has more than %d keys", MOST_KEPT);
 		*mr = (struct mr){ .kind = kind, .nr = nr, .access = access };
 		step_at(&self->step, 0);
-		if ((errno = mr_reg(env, mr, BY_IOCTL)))
+		if ((errno = mr_reg(env, mr, BY_FD)))
 			fail_case("reg of another MR to keep its key");
 		step_end(&self->step);
 	} while (!self->step.calls);
@@ -246,7 +246,7 @@ static void sweep_reg(world *self, enum kind kind)
 		int err;
 
 		step_at(&self->step, s.n);
-		err = mr_reg(env, &mr, BY_IOCTL);
+		err = mr_reg(env, &mr, BY_FD);
 		round_end(self, &s, err);
 		if (!err) {
 			check_all_of_mr(self, &mr);
@@ -276,7 +276,7 @@ TEST_F_TIMEOUT(step, failed_reg_leaves_nothing, 120)
 
 static void reg(world *self, struct mr *mr)
 {
-	if ((errno = mr_reg(&self->env, mr, BY_IOCTL)))
+	if ((errno = mr_reg(&self->env, mr, BY_FD)))
 		fail_case("reg without a fault");
 }
 
@@ -331,10 +331,10 @@ static void sweep_rereg(world *self, enum kind from, const struct rereg *r)
 static void sweep_to(world *self, enum kind to)
 {
 	struct rereg r[] = {
-		{ "other memory, from ", TRANS, to, BY_IOCTL },
-		{ "other memory and PD, from ", TRANS | CHANGE_PD, to, BY_IOCTL },
-		{ "other memory and access, from ", TRANS | CHANGE_ACCESS, to, BY_IOCTL },
-		{ "other memory, PD and access, from ", CHANGE_ALL, to, BY_IOCTL },
+		{ "other memory, from ", TRANS, to, BY_FD },
+		{ "other memory and PD, from ", TRANS | CHANGE_PD, to, BY_FD },
+		{ "other memory and access, from ", TRANS | CHANGE_ACCESS, to, BY_FD },
+		{ "other memory, PD and access, from ", CHANGE_ALL, to, BY_FD },
 	};
 
 	printf("# to %s: \"%s\"\n", kind_name[to], self->kind->name);
@@ -355,11 +355,11 @@ TEST_F_TIMEOUT(step, failed_rereg_to_other_memory_changes_nothing, 240)
 TEST_F_TIMEOUT(step, failed_rereg_of_pd_or_access_changes_nothing, 120)
 {
 	static const struct rereg r[] = {
-		{ "other PD of ", CHANGE_PD, 0, BY_IOCTL },
-		{ "other access of ", CHANGE_ACCESS, 0, BY_IOCTL },
-		{ "other PD and access of ", CHANGE_PD | CHANGE_ACCESS, 0, BY_IOCTL },
-		{ "REREG_MR, other PD of ", CHANGE_PD, 0, REREG_MR },
-		{ "REREG_MR, other access of ", CHANGE_ACCESS, 0, REREG_MR },
+		{ "other PD of ", CHANGE_PD, 0, BY_FD },
+		{ "other access of ", CHANGE_ACCESS, 0, BY_FD },
+		{ "other PD and access of ", CHANGE_PD | CHANGE_ACCESS, 0, BY_FD },
+		{ "REREG_MR, other PD of ", CHANGE_PD, 0, BY_ADDRESS },
+		{ "REREG_MR, other access of ", CHANGE_ACCESS, 0, BY_ADDRESS },
 	};
 
 	need(MLX5);	/* nothing else than a UMR can fail */
@@ -374,7 +374,7 @@ TEST_F_TIMEOUT(step, failed_rereg_of_pd_or_access_changes_nothing, 120)
 static void sweep_rights(world *self, enum kind kind, uint32_t more_access)
 {
 	const struct rereg r = { "rights that need another key, of ", CHANGE_PD | CHANGE_ACCESS,
-				 0, BY_IOCTL };
+				 0, BY_FD };
 
 	self->env.more_access = more_access;
 	while (next_step(self))
@@ -396,8 +396,8 @@ TEST_F_TIMEOUT(step, failed_rereg_to_new_keys_changes_nothing, 120)
 static void check_lost(world *self, const struct mr *mr)
 {
 	const struct rereg again[] = {
-		{ "", CHANGE_ALL, IN_DMABUF, BY_IOCTL }, { "", CHANGE_ACCESS, 0, BY_IOCTL },
-		{ "", CHANGE_ALL, IN_HOST, REREG_MR }, { "", CHANGE_PD, 0, BY_WRITE },
+		{ "", CHANGE_ALL, IN_DMABUF, BY_FD }, { "", CHANGE_ACCESS, 0, BY_FD },
+		{ "", CHANGE_ALL, IN_HOST, BY_ADDRESS }, { "", CHANGE_PD, 0, BY_ADDRESS },
 	};
 	struct keys keys;
 
@@ -417,7 +417,7 @@ static void check_lost(world *self, const struct mr *mr)
  */
 static void sweep_in_place(world *self, enum kind from, int nr, uint32_t flags)
 {
-	const struct rereg r = { "REREG_MR in place, of ", flags, IN_HOST, REREG_MR };
+	const struct rereg r = { "REREG_MR in place, of ", flags, IN_HOST, BY_ADDRESS };
 	struct env *env = &self->env;
 	struct sweep s = {};
 	struct keys keys;
@@ -532,7 +532,7 @@ static void keep_old_memory(world *self, struct raw *raw, uint32_t pd)
 	struct step destroy = {};
 	struct keys old, new;
 
-	if ((errno = fd_call(raw->fd, BY_IOCTL, &c, &old)))
+	if ((errno = fd_call(raw->fd, &c, &old)))
 		fail_case("reg of the old memory");
 	c = (struct fd_call){ .rereg = true, .mr = old.handle, .flags = TRANS, .fd = mem[1].fd,
 			      .type = IB_UVERBS_BUFFER_TYPE_DMABUF, .length = SIZE };
@@ -540,7 +540,7 @@ static void keep_old_memory(world *self, struct raw *raw, uint32_t pd)
 	step_set(&destroy, "mlx5_core_destroy_mkey return -5");
 	step_at(&destroy, 1);
 	step_at(&self->step, 2);
-	errno = fd_call(raw->fd, BY_IOCTL, &c, &new);
+	errno = fd_call(raw->fd, &c, &new);
 	if (errno || !step_end(&self->step) || !step_end(&destroy) || new.rkey == old.rkey)
 		fail_case("rereg failed, missed a fault or kept the key");
 	step_close(&destroy);

@@ -302,7 +302,7 @@ uint32_t fd_type_of(enum kind kind)
 	return types[kind];
 }
 
-int mr_reg(struct env *env, struct mr *mr, enum entry e)
+int mr_reg(struct env *env, struct mr *mr, enum way way)
 {
 	struct memory *mem = &env->mem[mr->kind][mr->nr];
 	struct fd_call c = {
@@ -312,10 +312,10 @@ int mr_reg(struct env *env, struct mr *mr, enum entry e)
 		.iova = iova_of(mr->nr),
 	};
 
-	if (mr->kind == IN_HOST && e == BY_WRITE)
+	if (way == BY_ADDRESS)
 		return host_reg(env->ctx->cmd_fd, c.pd, (uintptr_t)mem->cpu, SIZE, c.iova,
 				c.access, &mr->keys);
-	return fd_call(env->ctx->cmd_fd, e, &c, &mr->keys);
+	return fd_call(env->ctx->cmd_fd, &c, &mr->keys);
 }
 
 /* RDMA write and read, and an atomic operation if it has that right. */
@@ -374,10 +374,10 @@ int rereg_call(struct env *env, const struct rereg *r, const struct mr *mr, stru
 		.type = fd_type_of(r->to), .iova = iova_of(1),
 	};
 
-	if (r->entry == REREG_MR)
+	if (r->way == BY_ADDRESS)
 		return host_rereg(env->ctx->cmd_fd, c.mr, c.flags, c.pd, (uintptr_t)mem->cpu,
 				  SIZE, c.iova, c.access, keys);
-	return fd_call(env->ctx->cmd_fd, r->entry, &c, keys);
+	return fd_call(env->ctx->cmd_fd, &c, keys);
 }
 
 void rereg_done(struct env *env, struct mr *mr, const struct rereg *r, const struct keys *keys)

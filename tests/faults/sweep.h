@@ -75,23 +75,24 @@ struct mr {
 	uint32_t access;
 };
 
+/* The methods by fd, or IB_USER_VERBS_CMD_REG_MR and REREG_MR, which take host memory only. */
+enum way { BY_FD, BY_ADDRESS };
+
 uint64_t iova_of(int nr);
 uint32_t fd_type_of(enum kind kind);
-int mr_reg(struct env *env, struct mr *mr, enum entry e);
+int mr_reg(struct env *env, struct mr *mr, enum way way);
 void check_mr(struct env *env, const struct mr *mr);
 void must_dereg(struct env *env, struct mr *mr);
 
 /*
  * A rereg; a change of translation is to memory of kind TO, a change of access to RWA and
- * env.more_access.  REREG_MR is the third entry, IB_USER_VERBS_CMD_REREG_MR, which takes
- * ordinary memory.
+ * env.more_access.
  */
 struct rereg {
 	const char *what;
 	uint32_t flags;
 	enum kind to;
-	enum entry entry;	/* or REREG_MR */
-#define REREG_MR NR_ENTRIES
+	enum way way;
 };
 
 /* 0 and the keys that it gave, or an errno. */

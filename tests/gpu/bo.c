@@ -5,9 +5,9 @@
  * TTM chooses places, evicts and swaps; this file moves the bytes.  A buffer that has just
  * been made is zero: TTM clears pages, the copy engine VRAM.
  *
- * A move first tells the importers (move_notify), which stop using the old memory before
- * they return, and then starts the copy.  TTM keeps the old memory until the fence of the
- * copy has signaled.
+ * A move first tells the importers (invalidate_mappings), which stop using the old memory
+ * before they return, and then starts the copy.  TTM keeps the old memory until the fence of
+ * the copy has signaled.
  *
  * The mapping of a process shows the buffer wherever it is: TTM removes the page table
  * entries in a move, and the next fault waits for the copy.  When the device is gone, a
@@ -37,7 +37,7 @@ static void gpu_bo_notify(struct gpu_bo *bo)
 {
 	dma_resv_assert_held(bo->tbo.base.resv);
 	if (bo->dmabuf)
-		dma_buf_move_notify(bo->dmabuf);
+		dma_buf_invalidate_mappings(bo->dmabuf);
 }
 
 /**
@@ -269,7 +269,7 @@ static void gpu_gem_free(struct drm_gem_object *gem)
 		ttm_bo_unpin(&bo->tbo);
 		dma_resv_unlock(gem->resv);
 	}
-	ttm_bo_put(&bo->tbo);
+	ttm_bo_fini(&bo->tbo);
 }
 
 static const struct drm_gem_object_funcs gpu_gem_funcs = {
@@ -347,7 +347,7 @@ static struct gpu_bo *gpu_bo_still_there(struct gpu *gpu)
 
 	spin_lock(&gpu->bos_lock);
 	list_for_each_entry(bo, &gpu->bos, entry) {
-		if (bo->gone || !ttm_bo_get_unless_zero(&bo->tbo))
+		if (bo->gone || !kref_get_unless_zero(&bo->tbo.base.refcount))
 			continue;
 		bo->gone = true;
 		found = bo;
@@ -371,6 +371,6 @@ void gpu_bos_gone(struct gpu *gpu)
 		dma_resv_lock(bo->tbo.base.resv, NULL);
 		gpu_bo_notify(bo);
 		dma_resv_unlock(bo->tbo.base.resv);
-		ttm_bo_put(&bo->tbo);
+		drm_gem_object_put(&bo->tbo.base);
 	}
 }

@@ -217,7 +217,6 @@ static const struct drm_driver gpu_driver = {
 	.debugfs_init = gpu_debugfs_init,
 	.name = "mrfd_gpu",
 	.desc = "GPU of the tests of mrfd",
-	.date = "20261123",
 	.major = 1,
 };
 
@@ -267,7 +266,7 @@ static int gpu_init_ttm(struct gpu *gpu)
 	int ret;
 
 	ret = ttm_device_init(&gpu->bdev, &gpu_ttm_funcs, drm->dev, drm->anon_inode->i_mapping,
-			      drm->vma_offset_manager, false, false);
+			      drm->vma_offset_manager, 0);
 	if (ret)
 		return ret;
 
@@ -340,7 +339,7 @@ static int gpu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	ret = pcim_enable_device(pdev);
 	if (ret)
 		return ret;
-	ret = pci_request_region(pdev, GPU_BAR, "mrfd_gpu");
+	ret = pcim_request_region(pdev, GPU_BAR, "mrfd_gpu");
 	if (ret)
 		return ret;
 	ret = gpu_init(gpu);

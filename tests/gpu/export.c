@@ -382,4 +382,4 @@ struct drm_gem_object *gpu_import(struct drm_device *drm, struct dma_buf *dmabuf
 	return gem;
 }
 
-MODULE_IMPORT_NS(DMA_BUF);
+MODULE_IMPORT_NS("DMA_BUF");

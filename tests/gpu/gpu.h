@@ -3,7 +3,7 @@
  * mrfd_gpu inside: the device and its buffers.
  *
  * A buffer is a TTM object, so its reservation lock protects where it is, and TTM's rules
- * hold: a buffer moves with this lock held, importers are told before (move_notify), and the
+ * hold: a buffer moves with this lock held, importers are told before (invalidate_mappings), and the
  * fence of the copy is in the reservation object.  VRAM is TTM_PL_VRAM, system memory that
  * devices can reach is TTM_PL_TT; TTM_PL_SYSTEM is memory that TTM is about to swap out.
  */

@@ -6,6 +6,7 @@ Tests replace single programs of it by stubs.  Nothing outside that directory is
 touched and no userland is needed.
 """
 
+import hashlib
 import os
 import pathlib
 import shutil
@@ -18,26 +19,48 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 # Twenty lines, so that an edit at one end does not see the other end.
 LINES = [f'int line_{n};' for n in range(1, 21)]
 
-EDIT = '''\
-Subject: a: Make line two long
+
+def lines(second='int'):
+    """The text of drivers/a.c, with this type in its second line."""
+    return '\n'.join(LINES).replace('int line_2;', f'{second} line_2;') + '\n'
+
+
+def index(before, after):
+    """The index line of a patch, which names the contents."""
+    ids = [hashlib.sha1(b'blob %d\0' % len(text.encode()) + text.encode()).hexdigest()
+           for text in (before, after)]
+    return f'index {"..".join(ids)} 100644'
+
+
+def edit(before, after):
+    """A patch that makes another type of the second line."""
+    return f'''\
+Subject: a: Make line two {after}
 SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 
-An int is too short for it.
+{"An int" if before == "int" else f"A {before}"} is too short for it.
 ---
 
 diff --git a/drivers/a.c b/drivers/a.c
+{index(lines(before), lines(after))}
 --- a/drivers/a.c
 +++ b/drivers/a.c
 @@ -1,5 +1,5 @@
  int line_1;
--int line_2;
-+long line_2;
+-{before} line_2;
++{after} line_2;
  int line_3;
  int line_4;
  int line_5;
 '''
 
-BRING = '''\
+
+EDIT = edit('int', 'long')
+
+MAKEFILE = 'obj-y += a.o\n'
+BUILT = MAKEFILE + 'obj-y += new/new.o\n'
+
+BRING = f'''\
 Subject: new: Add a driver
 SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 Brings: drivers/new/new.c
@@ -49,6 +72,7 @@ It does nothing yet.
 ---
 
 diff --git a/Makefile b/Makefile
+{index(MAKEFILE, BUILT)}
 --- a/Makefile
 +++ b/Makefile
 @@ -1 +1,2 @@
@@ -125,8 +149,8 @@ class JoinedTest(ProjectTest):
         self.env['LINUX_SRC'] = str(self.upstream)
         # As in the kernel: dot files and objects are ignored, some are tracked.
         self.write(self.upstream, {
-            'Makefile': 'obj-y += a.o\n',
-            'drivers/a.c': '\n'.join(LINES) + '\n',
+            'Makefile': MAKEFILE,
+            'drivers/a.c': lines(),
             'drivers/b.c': 'int b;',
             'drivers/firmware.o': '\0\1\2\r\n',
             '.gitignore': '.*\n!.gitignore\n*.o\n',

@@ -166,6 +166,7 @@ class Mistakes(Check):
         self.assertEqual(self.check("--full", "--since", "HEAD")[0], 2)
         self.assertEqual(self.check("--full", "host/x")[0], 2)
         self.assertIn("got an empty one", self.check("--since", "")[2])
+        self.assertIn("--stock wants a pattern", self.check("--stock")[2])
 
     # runs: full
     def test_invalid_seed_exits_with_2(self):

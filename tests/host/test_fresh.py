@@ -227,7 +227,7 @@ class FreshTest(ProjectTest):
 
 
 class CacheTest(ProjectTest):
-    """The products of the cache: the userland and the sources."""
+    """The userland in the cache; test_sources.py has the sources."""
 
     def setUp(self):
         super().setUp()
@@ -270,57 +270,6 @@ class CacheTest(ProjectTest):
         self.made('rootfs')
         self.assertEqual(self.calls(), 1)
         self.assertEqual(list(self.cache.glob('*.part.*')), [])
-
-    def fake_debian(self):
-        """apt that has perftest in the version that the file "version" names; there is no
-        userland."""
-        for program in 'scripts/rootfs', 'scripts/enter':
-            self.stub(program, 'echo "$0: a source needs no userland" >&2; exit 1')
-        self.stub('bin/apt-get', '''
-            case "$*" in *" source "*) ;; *) exit ;; esac
-            echo source >>"$HOME/calls"
-            for word; do
-                case $word in Dir::Etc::SourceList=*) cp "${word#*=}" "$HOME/suites" ;; esac
-            done
-            [ ! -e "$HOME/fail" ] || exit 1
-            mkdir -p top
-            cp "$HOME/version" top
-            tar -czf "perftest_$(cat "$HOME/version").orig.tar.gz" top
-            ''')
-        self.write(self.dir, {'version': '25'})
-
-    def test_source_is_fetched_once_and_on_update(self):
-        self.fake_debian()
-        source = self.made('sources', 'perftest')
-        self.assertEqual(self.calls(), 1)
-        self.assertRegex((self.dir / 'suites').read_text(), r'(?m)^deb-src \[signed-by=/\S+\] '
-                         'http://mirror.example/debian trixie-backports main$')
-        self.assertEqual(self.made('sources', 'perftest'), source)
-        self.assertEqual(self.calls(), 0)
-        done = self.script('sources', '--update', 'perftest')
-        self.assertIn('no newer than perftest 25', done.stderr)
-        self.write(self.dir, {'version': '26'})
-        self.assertEqual(self.made('sources', 'perftest', '--update'), source)
-        self.assertEqual(self.git(source, 'show', 'base:version'), '26')
-        self.calls()
-        self.made('sources', 'perftest')
-        self.assertEqual(self.calls(), 0)
-
-    # runs: full
-    def test_failed_update_leaves_the_source(self):
-        self.fake_debian()
-        source = self.made('sources', 'perftest')
-        (self.dir / 'fail').touch()
-        self.assertEqual(self.script('sources', '--update', 'perftest').returncode, 1)
-        self.assertEqual(self.made('sources', 'perftest'), source)
-        self.assertEqual(self.git(source, 'show', 'base:version'), '25')
-
-    # runs: full
-    def test_other_recipe_has_its_own_source(self):
-        self.fake_debian()
-        source = self.made('sources', 'perftest')
-        self.edit('scripts/sources', 'repack -q -a', 'repack -a -q')
-        self.assertNotEqual(self.made('sources', 'perftest'), source)
 
 
 if __name__ == '__main__':

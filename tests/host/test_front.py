@@ -279,7 +279,7 @@ class FrontTest(ProjectTest):
     def test_unknown_argument_is_named(self):
         for name, *arguments in (
                 ['rootfs', '--debgu'], ['rootfs', 'more'], ['sources', 'linux', '--debgu'],
-                ['sources', 'linux', 'perftest'], ['join', 'windows'], ['join', 'linux', 'perftest'],
+                ['sources', 'linux', 'perftest'], ['update', 'windows'], ['join', 'windows'], ['join', 'linux', 'perftest'],
                 ['refresh', 'windows'], ['refresh', 'linux', 'perftest'], ['kernel', '--debgu'],
                 ['kernel', '--stock', 'more'], ['kernel', '--modules', 'more'],
                 ['rdma-core', '--stock', '--debgu'], ['perftest', 'more'],
@@ -302,7 +302,8 @@ class FrontTest(ProjectTest):
         for name, *arguments in (['sources'], ['join', '--stock'], ['refresh'], ['enter'],
                                  ['rdma-core', '--provider'],
                                  ['rdma-core', '--provider', 'windows'], ['series', '--signoff'], ['series', '--tree', '/nowhere'],
-                                 ['refresh', '--from', '/nowhere', 'linux']):
+                                 ['refresh', '--from', '/nowhere', 'linux'],
+                                 ['sources', '--compare', '/nowhere', 'linux']):
             with self.subTest(name=name, arguments=arguments):
                 done = self.script(name, *arguments)
                 self.assertEqual(done.returncode, 2, done.stderr)

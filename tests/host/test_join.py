@@ -13,7 +13,7 @@ import textwrap
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from project import BRING, EDIT, LINES, JoinedTest  # noqa: E402
+from project import BRING, EDIT, LINES, JoinedTest, lines  # noqa: E402
 
 COVER = '''\
 <!-- SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB -->
@@ -28,9 +28,9 @@ class JoinTest(JoinedTest):
     def setUp(self):
         super().setUp()
         self.write(self.project, {
-            'patches/linux-6.12/0001-a-Make-line-two-long.patch': EDIT,
-            'patches/linux-6.12/0002-new-Add-a-driver.patch': BRING,
-            'patches/linux-6.12/cover.md': COVER,
+            'patches/linux/0001-a-Make-line-two-long.patch': EDIT,
+            'patches/linux/0002-new-Add-a-driver.patch': BRING,
+            'patches/linux/cover.md': COVER,
         })
 
     def change_times(self):
@@ -101,7 +101,7 @@ class JoinTest(JoinedTest):
     # runs: full
     def test_removed_patch_and_its_files_leave_the_tree(self):
         self.join()
-        (self.project / 'patches/linux-6.12/0002-new-Add-a-driver.patch').unlink()
+        (self.project / 'patches/linux/0002-new-Add-a-driver.patch').unlink()
         shutil.rmtree(self.project / 'kernel/drivers')
         self.join()
         self.assertFalse((self.tree / 'drivers/new').exists())
@@ -245,7 +245,7 @@ class JoinTest(JoinedTest):
         self.git(self.tree, 'commit', '-q', '-m', 'c: Add it', '-m', 'For b.')
         head = self.git(self.tree, 'rev-parse', 'HEAD^{tree}')
         self.assertEqual(self.script('refresh', 'linux').returncode, 0)
-        patch = (self.project / 'patches/linux-6.12/0003-c-Add-it.patch').read_text()
+        patch = (self.project / 'patches/linux/0003-c-Add-it.patch').read_text()
         self.assertIn('Brings: drivers/c.c', patch)
         # Joining goes on from there, even with a further edit before it.
         self.write(self.project, {'kernel/drivers/c.c': 'long c;\n'})
@@ -276,7 +276,7 @@ class JoinTest(JoinedTest):
         self.write(self.project, {'kernel/drivers/new/new.c': before})
         done = self.script('refresh', 'linux')
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertTrue((self.project / 'patches/linux-6.12/0003-b-Mine.patch').exists())
+        self.assertTrue((self.project / 'patches/linux/0003-b-Mine.patch').exists())
 
     # runs: full
     def test_refresh_can_follow_refresh(self):
@@ -322,6 +322,26 @@ class JoinTest(JoinedTest):
             It does nothing yet.
 
             Signed-off-by: Jörg Tester <joerg@example.org>'''))
+
+    def test_git_am_merges_onto_another_version(self):
+        self.join()
+        self.script('series', 'linux')
+        patch, other = sorted((self.project / 'build/series/linux').glob('000[12]-*.patch'))
+        for mail in patch, other, *self.project.glob('patches/linux/*.patch'):
+            self.assertRegex(mail.read_text(), r'(?m)^index [0-9a-f]{40}\.\.[0-9a-f]{40}', mail.name)
+        newer = self.dir / 'newer'
+        shutil.copytree(self.upstream, newer, symlinks=True)
+        self.git(newer, 'init', '-q')
+        for text in lines(), lines().replace('int line_4;', 'char line_4;'):
+            self.write(newer, {'drivers/a.c': text})
+            self.git(newer, 'add', '-A', '-f')
+            self.git(newer, 'commit', '-q', '-m', 'one more version')
+        am = 'git', '-c', 'user.name=T', '-c', 'user.email=t@example.org', 'am', '-q'
+        self.assertNotEqual(self.run_in(newer, *am, patch).returncode, 0)
+        self.git(newer, 'am', '--abort')
+        self.git(newer, 'am', '-q', '-3', patch, other)
+        self.assertEqual((newer / 'drivers/a.c').read_text(),
+                         lines('long').replace('int line_4;', 'char line_4;'))
 
     # runs: full
     def test_cover_letter_has_text_and_diffstat(self):

@@ -13,12 +13,12 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-from project import BRING, EDIT, TOP, JoinedTest  # noqa: E402
+from project import BRING, EDIT, TOP, JoinedTest, edit  # noqa: E402
 
 sys.path.insert(0, str(TOP / 'kit'))
 from mrfd import selection  # noqa: E402
 
-AGAIN = EDIT.replace('long', 'short').replace('-int', '-long').replace('An int', 'A long')
+AGAIN = edit('long', 'short')
 
 COVER = '''\
 <!-- SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB -->
@@ -46,7 +46,7 @@ class PatchesTest(JoinedTest):
 
     def setUp(self):
         super().setUp()
-        self.patches = self.project / 'patches/linux-6.12'
+        self.patches = self.project / 'patches/linux'
         self.write(self.patches, {
             '01-long/0001-a-Make-line-two-long.patch': EDIT,
             '01-long/cover.md': COVER.format('A long line'),
@@ -102,7 +102,7 @@ class PatchesTest(JoinedTest):
             with self.subTest(place=place):
                 self.write(self.patches, {place: EDIT})
                 said = self.join_fails()
-                self.assertIn(f'patches/linux-6.12/{place}\n', said)
+                self.assertIn(f'patches/linux/{place}\n', said)
                 self.assertIn('01-long 02-new 03-short', said)
                 (self.patches / place).unlink()
 
@@ -159,7 +159,7 @@ class PatchesTest(JoinedTest):
     def test_refresh_refuses_unknown_series(self):
         self.join()
         self.commit('b: Mine\n\nSeries: 05-mine')
-        self.refused('"b: Mine" is of the series 05-mine, which is not in patches/linux-6.12')
+        self.refused('"b: Mine" is of the series 05-mine, which is not in patches/linux')
         self.write(self.patches, {'05-mine/cover.md': COVER.format('Mine')})
         self.made('refresh', 'linux')
         self.assertTrue((self.patches / '05-mine/0001-b-Mine.patch').exists())
@@ -186,7 +186,7 @@ class PatchesTest(JoinedTest):
         (self.patches / '01-long').rmdir()
         self.join()
         self.commit('b: Mine\n\nSeries: 01-long')
-        self.refused('which is not in patches/linux-6.12')
+        self.refused('which is not in patches/linux')
 
     # series
 
@@ -291,7 +291,7 @@ class PatchesTest(JoinedTest):
         shutil.copytree(self.patches / '02-new', self.patches / '04-last')
         self.write(self.patches, {
             '02-new/0001-new-Add-a-driver.patch': BRING,
-            '04-last/0001-new-Add-a-driver.patch': AGAIN.replace('short', 'char').replace('-long', '-short'),
+            '04-last/0001-new-Add-a-driver.patch': edit('short', 'char'),
             '04-last/cover.md': COVER.format('Last') + '\nDepends on: 03-short\n'})
         self.assertIn('ok 5 linux: 04-last applies to the pristine source with 01-long 03-short', self.check())
 
@@ -300,12 +300,12 @@ class OverviewTest(unittest.TestCase):
     """What our own cover letters and patches/README.md say."""
 
     def covers(self):
-        return {path.parent.name: path.read_text() for path in sorted(TOP.glob('patches/linux-*/*/cover.md'))}
+        return {path.parent.name: path.read_text() for path in sorted(TOP.glob('patches/linux/*/cover.md'))}
 
     def test_overview_lists_series_and_dependencies(self):
         depends = {name: ''.join(re.findall('^Depends on: (.*)$', text, re.MULTILINE))
                    for name, text in self.covers().items()}
-        said = re.findall(r'^\| \[(\S+)\]\(linux-\S+/\1/cover.md\) \| .+ \| (.*?) ?\|$',
+        said = re.findall(r'^\| \[(\S+)\]\(linux/\1/cover.md\) \| .+ \| (.*?) ?\|$',
                           (TOP / 'patches/README.md').read_text(), re.MULTILINE)
         self.assertEqual(said, list(depends.items()))
 
@@ -315,7 +315,7 @@ class OverviewTest(unittest.TestCase):
             self.assertTrue(commands, name)
             for command in commands:
                 words = dict(word.split('=') for word in shlex.split(command))
-                kernel = 'debug' if 'DEBUG' in words else 'kcsan' if 'KCSAN' in words else 'base'
+                kernel = next((word.lower() for word in ('DEBUG', 'KCSAN', 'STOCK') if word in words), 'base')
                 with self.subTest(series=name, command=command):
                     self.assertTrue(selection.select(words['T'], kernel))
 

@@ -67,7 +67,8 @@ class Patterns(unittest.TestCase):
                 ("boot for kunit: kernel log", ["kunit"]),
                 ("guest of rxe/access/cut to rxe/access/cut: end", ["rxe/access/cut"]),
                 ("guest of rxe/access/cut to rxe/access/protection: kernel log",
-                 ["rxe/access/cut", "rxe/access/data", "rxe/access/protection"])):
+                 ["rxe/access/cut", "rxe/access/data", "rxe/access/paged",
+                  "rxe/access/protection"])):
             self.assertEqual(list(selected(pattern)), names)
 
     def test_failed_setup_selects_its_class(self):

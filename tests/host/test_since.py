@@ -130,7 +130,10 @@ class Depths(unittest.TestCase):
 
     def test_each_guest_program_is_in_a_quick_run(self):
         quick = {p.name for p in OURS for kernel in ("base", "debug") if p.head.on(kernel, False)}
-        self.assertEqual({p.name for p in OURS} - quick, {"kcsan"})
+        # Two need a kernel that no other program of a quick run has.  host/leaks is known to fail
+        # on 7.3: see Documentation/testing.md.
+        self.assertEqual({p.name for p in OURS} - quick,
+                         {"kcsan", "host/debian", "host/modules", "host/leaks"})
 
     def test_a_depth_is_what_was_asked_for(self):
         with mock.patch.object(programs, "theirs", lambda kernel: []):

@@ -53,7 +53,7 @@ TEST_F(uapi, query_agrees_with_reg_and_rereg)
 			c.fd = fd[type];
 			c.offset = at[type];
 			ASSERT_EQ(caps & cap ? 0 : EOPNOTSUPP,
-				  fd_call(self->ctx->cmd_fd, BY_IOCTL, &c, &keys));
+				  fd_call(self->ctx->cmd_fd, &c, &keys));
 			if (!rereg && caps & cap)
 				ASSERT_EQ(0, mr_dereg(self->ctx->cmd_fd, BY_IOCTL, keys.handle));
 		}
@@ -92,31 +92,27 @@ TEST_F(uapi, device_without_the_op_is_eopnotsupp_for_all_types)
 		msg_of(&m, &c, &keys);
 		m.hdr.driver_id = RDMA_DRIVER_SIW;
 		ASSERT_EQ(EOPNOTSUPP, msg_send(ctx->cmd_fd, &m));
-		ASSERT_EQ(EOPNOTSUPP, fd_call(ctx->cmd_fd, BY_WRITE, &c, &keys));
 	}
 	siw_close(ctx, pd);
 }
 
 TEST_F(uapi, reg_mr_fd_registers_process_memory_too)
 {
+	struct fd_call c = right_call(self, false);
 	struct memory host;
 	struct keys keys;
 
 	memory_open_filled(&host, HOST, SIZE, 3);
 	fill(self->local.cpu, PAGE, 4);
-	for (int e = 0; e < NR_ENTRIES; e++) {
-		struct fd_call c = right_call(self, false);
-
-		c.type = IB_UVERBS_BUFFER_TYPE_VA;
-		c.fd = -1;
-		c.offset = (uintptr_t)host.cpu;
-		ASSERT_EQ(0, fd_call(self->ctx->cmd_fd, e, &c, &keys));
-		ASSERT_EQ(0, rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->local_mr,
-				     self->local.iova, PAGE, IOVA + 2 * PAGE, keys.rkey));
-		ASSERT_TRUE(filled(host.cpu + 2 * PAGE, PAGE, 4, "written"));
-		ASSERT_TRUE(memory_only_changed(&host, 2 * PAGE, PAGE));
-		ASSERT_EQ(0, mr_dereg(self->ctx->cmd_fd, e, keys.handle));
-	}
+	c.type = IB_UVERBS_BUFFER_TYPE_VA;
+	c.fd = -1;
+	c.offset = (uintptr_t)host.cpu;
+	ASSERT_EQ(0, fd_call(self->ctx->cmd_fd, &c, &keys));
+	ASSERT_EQ(0, rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->local_mr,
+			     self->local.iova, PAGE, IOVA + 2 * PAGE, keys.rkey));
+	ASSERT_TRUE(filled(host.cpu + 2 * PAGE, PAGE, 4, "written"));
+	ASSERT_TRUE(memory_only_changed(&host, 2 * PAGE, PAGE));
+	ASSERT_EQ(0, mr_dereg(self->ctx->cmd_fd, BY_IOCTL, keys.handle));
 	memory_close(&host);
 }
 
@@ -144,7 +140,7 @@ TEST_F_TIMEOUT(uapi, rereg_works_from_every_type_to_every_type, 60)
 		c.fd = to->fd;
 		if (to == &host)
 			c.offset = (uintptr_t)host.cpu;
-		ASSERT_EQ(0, fd_call(self->ctx->cmd_fd, i % NR_ENTRIES, &c, &keys));
+		ASSERT_EQ(0, fd_call(self->ctx->cmd_fd, &c, &keys));
 		take_keys(self);
 		ASSERT_EQ(self->mr.rkey, keys.rkey);
 		fill(self->local.cpu, PAGE, ++seed);

@@ -123,7 +123,8 @@ TEST_F(words, all_capabilities_are_known)
 {
 	static const char *const known[] = {
 		"reg_mr_fd", "rereg_mr_fd", "memfd", "io-memory", "vmap", "native", "old-op",
-		"keeps-keys", "on-demand",
+		"keeps-keys", "on-demand", "switches-on-demand", "reads-read-only",
+		"counts-faults",
 		"atomics", "atomic-write", "flush", "window-type-1", "window-type-2",
 		"window-dma-buf", "window-holds", "window-checks", "new-keys", "sqd", "rdma-cm",
 		"add-delete", "read-middles", "rxe-queues", "mlx5-queues", "follows-moves",

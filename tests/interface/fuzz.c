@@ -2,8 +2,8 @@
 /* runs: quick debug kcsan; guest: smp; devices: rxe */
 /* runs: full debug-full; devices: connectx */
 /*
- * 60,000 calls of reg, rereg and dereg that are nearly correct, by both entries, from
- * four threads, leave nothing behind (10,000 in the quick depth).
+ * 60,000 calls of reg, rereg and dereg that are nearly correct, from four threads,
+ * leave nothing behind (10,000 in the quick depth).
  *
  * In each, up to three things have an unexpected value.  There are two processes of two threads
  * each.  The threads of a process share a context and its MRs, so one may use, reregister or
@@ -224,29 +224,6 @@ static void change_msg(struct worker *w, union msg *m)
 	}
 }
 
-static void change_wcmd(struct worker *w, struct wcmd *c, size_t *size)
-{
-	static const uint32_t command[] = {
-		IB_USER_VERBS_CMD_REG_MR_FD, IB_USER_VERBS_CMD_REREG_MR_FD, 47, 50,
-		0x80000000 | IB_USER_VERBS_CMD_REG_MR_FD, 0x01000000, 0xffffffff,
-	};
-
-	switch (below(w, 8)) {
-	case 0: c->hdr.command = one_of(w, command); break;
-	case 1: c->hdr.in_words = edge(w); break;
-	case 2: c->hdr.out_words = below(w, 2) ? below(w, 8) : edge(w); break;
-	case 3: *size = below(w, *size + 1); break;
-	case 4: /* another size, which the header agrees with */
-		c->hdr.in_words = 2 + below(w, 32);
-		*size = c->hdr.in_words * 4;
-		break;
-	case 5: c->words[2 + below(w, 16)] ^= 1u << below(w, 32); break;
-	default: /* the response */
-		c->reg.response = bad_pointer(w);
-		break;
-	}
-}
-
 static int call_ioctl(struct worker *w, const struct fd_call *c, int changes, uint32_t *handle)
 {
 	struct keys *keys = (struct keys *)w->out;
@@ -261,22 +238,6 @@ static int call_ioctl(struct worker *w, const struct fd_call *c, int changes, ui
 	attr = msg_find(&m, UVERBS_ATTR_REG_MR_FD_HANDLE);
 	*handle = attr ? attr->data : -1;
 	return err;
-}
-
-static int call_write(struct worker *w, const struct fd_call *c, int changes, uint32_t *handle)
-{
-	union wresp *resp = (union wresp *)w->out;
-	struct wcmd cmd;
-	size_t size;
-	ssize_t n;
-
-	wcmd_of(&cmd, c, resp);
-	size = cmd.hdr.in_words * 4;
-	while (changes--)
-		change_wcmd(w, &cmd, &size);
-	n = write(w->t->pair.ctx->cmd_fd, &cmd, size);
-	*handle = resp->reg.mr_handle;
-	return n < 0 ? errno : 0;
 }
 
 static void count(struct worker *w, enum op op, int err)
@@ -322,10 +283,7 @@ static void one_call(struct worker *w)
 		one_dereg(w, e, below(w, 8) ? c.mr : below(w, 64));
 		return;
 	}
-	if (e == BY_IOCTL)
-		err = call_ioctl(w, &c, changes, &handle);
-	else
-		err = call_write(w, &c, changes, &handle);
+	err = call_ioctl(w, &c, changes, &handle);
 	count(w, op, err);
 	if (!err && op == REG && handle != -1u) {
 		/* it may replace another handle in the table; deregister that MR */
@@ -338,7 +296,7 @@ static void one_call(struct worker *w)
 /* Every errno that mr_fd.rst documents, except ENOSPC of a file system, and those of the ABI. */
 static const int wanted[] = {
 	EBADF, EBADFD, EACCES, EPERM, ERANGE, EOVERFLOW, EINVAL, EOPNOTSUPP, ENOMEM, ENOENT,
-	EFAULT, ENOSPC, EPROTONOSUPPORT,
+	EFAULT, EPROTONOSUPPORT,
 	ENXIO, /* the last: of a device that needs a vmap */
 };
 
@@ -455,7 +413,7 @@ static void check_whole(void)
 	c.length = MEMLOCK - pinned_kb() * 1024; /* queues of mlx5 are pinned too */
 	memory_open(&memfd, MEMFD, c.length);
 	c.fd = memfd.fd;
-	if ((errno = fd_call(pair.ctx->cmd_fd, BY_WRITE, &c, &keys)))
+	if ((errno = fd_call(pair.ctx->cmd_fd, &c, &keys)))
 		fail_case("register all that may be pinned");
 	if (rdma_op(&pair, IBV_WR_RDMA_WRITE, local_mr, local.iova, PAGE, 7 * PAGE, keys.rkey) ||
 	    !filled(memfd.cpu + 7 * PAGE, PAGE, 5, "written at the end"))

@@ -2,8 +2,8 @@
 /* runs: quick debug; devices: rxe */
 /* runs: full debug-full; devices: connectx */
 /*
- * Each mistake that only an ioctl() or only a write() can have has its errno: attributes, sizes,
- * the header, the memory of the message and of the response.
+ * Each mistake that only an ioctl() can have has its errno: attributes, sizes, the header, the
+ * memory of the message and of the response.
  */
 #include "interface/mistakes.h"
 #include "lib/depth.h"
@@ -256,110 +256,6 @@ TEST_F(uapi, inaccessible_memory_of_ioctl_is_efault)
 		memcpy(ro, &m, n);
 		ASSERT_EQ(0, mprotect(ro, PAGE, PROT_READ));
 		expect(self, rereg, "ioctl() of", "read-only", sent_from(self, ro), EFAULT);
-	}
-	ASSERT_EQ(0, self->failures);
-}
-
-static int wrote(FIXTURE_DATA(uapi) *self, const void *w, size_t size, bool rereg,
-		 const union wresp *resp)
-{
-	int err = wcmd_send(self->ctx->cmd_fd, w, size);
-
-	if (!err && !rereg)
-		mr_dereg(self->ctx->cmd_fd, BY_WRITE, resp->reg.mr_handle);
-	return err;
-}
-
-TEST_F(uapi, command_of_wrong_size_is_refused)
-{
-	for (int rereg = 0; rereg < 2; rereg++) {
-		struct fd_call c = right_call(self, rereg);
-		union wresp resp;
-		struct wcmd w;
-		size_t size;
-
-#define WRONG(what, errno, ...) do {						\
-	wcmd_of(&w, &c, &resp);							\
-	size = w.hdr.in_words * 4;						\
-	__VA_ARGS__;								\
-	expect(self, rereg, "write()", what, wrote(self, &w, size, rereg, &resp), errno); \
-} while (0)
-		WRONG("nothing", EINVAL, size = 0);
-		WRONG("less than a header", EINVAL, size = 7);
-		WRONG("the header only", EINVAL, size = 8);
-		WRONG("a byte less", EINVAL, size--);
-		WRONG("a byte more", EINVAL, size++);
-		WRONG("another in_words", EINVAL, w.hdr.in_words++);
-		WRONG("a word less", ENOSPC, w.hdr.in_words--; size -= 4);
-		WRONG("a header that says so", ENOSPC, w.hdr.in_words = 2; size = 8);
-		WRONG("an answer that is a word too short", ENOSPC, w.hdr.out_words--);
-		WRONG("no room for an answer", ENOSPC, w.hdr.out_words = 0);
-		/* What comes after the command is for the driver, which ignores it. */
-		WRONG("driver data", 0, w.words[w.hdr.in_words - 2] = 77;
-		      w.hdr.in_words++; size += 4);
-		WRONG("room for driver data", 0, w.hdr.out_words += 4);
-#undef WRONG
-	}
-	ASSERT_EQ(0, self->failures);
-}
-
-TEST_F(uapi, unknown_command_is_refused)
-{
-	for (int rereg = 0; rereg < 2; rereg++) {
-		struct fd_call c = right_call(self, rereg);
-		static const uint32_t command[] = { 47, 50, 63, 64, 0xff, 0x01000030, 0x40000030 };
-		union wresp resp;
-		struct wcmd w;
-
-		for (int i = 0; i < ARRAY_SIZE(command); i++) {
-			char text[32];
-
-			wcmd_of(&w, &c, &resp);
-			w.hdr.command = command[i];
-			snprintf(text, sizeof(text), "%#x", command[i]);
-			expect(self, rereg, "write(), command", text,
-			       wrote(self, &w, w.hdr.in_words * 4, rereg, &resp),
-			       command[i] < 256 ? EOPNOTSUPP : EINVAL);
-		}
-	}
-	ASSERT_EQ(0, self->failures);
-}
-
-TEST_F(uapi, inaccessible_memory_of_write_is_efault)
-{
-	for (int rereg = 0; rereg < 2; rereg++) {
-		uint8_t *none = self->edge + PAGE, *ro = self->read_only;
-		uint8_t *const out[] = { NULL, none, none - 4, ro, (uint8_t *)0xffffffff81000000 };
-		const char *const what[] = { "NULL", "nowhere", "half", "read-only",
-					     "the kernel's" };
-		struct fd_call c = right_call(self, rereg);
-		static union wresp resp;
-		struct wcmd w;
-		size_t size;
-
-		for (int i = 0; i < ARRAY_SIZE(out); i++) {
-			wcmd_of(&w, &c, (union wresp *)out[i]);
-			expect(self, rereg, "write(), answer", what[i],
-			       wrote(self, &w, w.hdr.in_words * 4, rereg, &resp), EFAULT);
-		}
-		wcmd_of(&w, &c, &resp);
-		size = w.hdr.in_words * 4;
-		expect(self, rereg, "write() of", "NULL",
-		       wrote(self, NULL, size, rereg, &resp), EFAULT);
-		expect(self, rereg, "write() of", "nowhere",
-		       wrote(self, none, size, rereg, &resp), EFAULT);
-		memcpy(none - size / 2, &w, size / 2);
-		expect(self, rereg, "write() of", "half",
-		       wrote(self, none - size / 2, size, rereg, &resp), EFAULT);
-		memcpy(none - 8, &w, 8);
-		expect(self, rereg, "write() of", "a header",
-		       wrote(self, none - 8, size, rereg, &resp), EFAULT);
-		/* The kernel only reads the command. */
-		ASSERT_EQ(0, mprotect(ro, PAGE, PROT_READ | PROT_WRITE));
-		memcpy(ro, &w, size);
-		ASSERT_EQ(0, mprotect(ro, PAGE, PROT_READ));
-		expect(self, rereg, "write() of", "read-only",
-		       wrote(self, ro, size, rereg, &resp), 0);
 	}
 	ASSERT_EQ(0, self->failures);
 }

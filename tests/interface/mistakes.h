@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The fixture uapi, for wrong calls to the kernel itself, without the library.  A
- * case makes each mistake in a registration and in a reregistration that are correct
- * otherwise, and expects its errno.  After each call the number of MRs must be the
+ * The fixture uapi, for wrong calls to the kernel itself, without the library, and a table of
+ * wrong arguments.  A case makes each mistake in a registration and in a reregistration that
+ * are correct otherwise, and expects its errno.  After each call the number of MRs must be the
  * same, the MR to reregister must have the same keys and range, and RDMA must still
  * write and read its memory.
  */
@@ -50,7 +50,7 @@ static inline void other_open(FIXTURE_DATA(uapi) *self)
 	for (int i = 0; i < 40; i++)
 		self->other_pd = must(ibv_alloc_pd(self->other))->handle;
 	c.pd = self->other_pd;
-	if ((errno = fd_call(self->other->cmd_fd, BY_IOCTL, &c, &keys)))
+	if ((errno = fd_call(self->other->cmd_fd, &c, &keys)))
 		fail_case("reg in the other context");
 	self->other_mr = keys.handle;
 }
@@ -60,7 +60,7 @@ static inline void dead_open(FIXTURE_DATA(uapi) *self, const struct fd_call *c)
 	struct ibv_pd *pd = must(ibv_alloc_pd(self->ctx)), *keep = must(ibv_alloc_pd(self->ctx));
 	struct keys keys;
 
-	if ((errno = fd_call(self->ctx->cmd_fd, BY_IOCTL, c, &keys)) ||
+	if ((errno = fd_call(self->ctx->cmd_fd, c, &keys)) ||
 	    (errno = mr_dereg(self->ctx->cmd_fd, BY_IOCTL, keys.handle)))
 		fail_case("register and deregister an MR");
 	self->dead_mr = keys.handle;
@@ -92,7 +92,7 @@ FIXTURE_SETUP(uapi)
 	self->local_mr = memory_reg(&self->local, self->pair.pd, RW);
 	c.pd = self->pair.pd->handle;
 	c.fd = self->buf.fd;
-	ASSERT_EQ(0, fd_call(self->ctx->cmd_fd, BY_IOCTL, &c, &self->mr));
+	ASSERT_EQ(0, fd_call(self->ctx->cmd_fd, &c, &self->mr));
 	other_open(self);
 	dead_open(self, &c);
 	self->mrs = mr_count();
@@ -186,6 +186,116 @@ static inline void expect(FIXTURE_DATA(uapi) *self, bool rereg, const char *how,
 		       rereg ? "rereg" : "reg", how, what);
 		self->failures++;
 	}
+}
+
+/* The argument that is wrong, and the value or object that it gets. */
+enum field { MR, FLAGS, PD, ACCESS, TYPE, FD, DESC_FLAGS, OFFSET, LENGTH, IOVA_ };
+enum object { NUMBER, A_CQ, A_PD, AN_MR, DEAD_PD, DEAD_MR, OTHER_PD, OTHER_MR, A_MEMFD, A_SOCKET,
+	      CMD_FD, A_DMABUF };
+
+struct mistake {
+	const char *what;
+	int err;
+	enum field field;
+	uint64_t value;
+	enum object object;	/* or this */
+	uint32_t type;		/* and this type of memory, if it is not 0 */
+};
+
+static inline uint64_t value_of(FIXTURE_DATA(uapi) *self, const struct mistake *m)
+{
+	switch (m->object) {
+	case A_CQ: return self->pair.cq->handle;
+	case A_PD: return self->pair.pd->handle;
+	case AN_MR: return self->mr.handle;
+	case DEAD_PD: return self->dead_pd;
+	case DEAD_MR: return self->dead_mr;
+	case OTHER_PD: return self->other_pd;
+	case OTHER_MR: return self->other_mr;
+	case A_MEMFD: return self->memfd.fd;
+	case A_SOCKET: return self->socket;
+	case CMD_FD: return self->ctx->cmd_fd;
+	case A_DMABUF: return self->buf.fd;
+	default: return m->value;
+	}
+}
+
+static inline void make_mistake(FIXTURE_DATA(uapi) *self, const struct mistake *m, struct fd_call *c)
+{
+	uint64_t value = value_of(self, m);
+
+	if (m->type)
+		c->type = m->type;
+	switch (m->field) {
+	case MR: c->mr = value; break;
+	case FLAGS: c->flags = value; break;
+	case PD: c->pd = value; break;
+	case ACCESS: c->access = value; break;
+	case TYPE: c->type = value; break;
+	case FD: c->fd = value; break;
+	case DESC_FLAGS: c->desc_flags = value; break;
+	case OFFSET: c->offset = value; break;
+	case LENGTH: c->length = value; break;
+	case IOVA_: c->iova = value; break;
+	}
+}
+
+#define T_DMABUF IB_UVERBS_BUFFER_TYPE_DMABUF
+#define T_MEMFD IB_UVERBS_BUFFER_TYPE_MEMFD
+
+static const struct mistake mistakes[] = {
+	{ "a CQ for the PD", EINVAL, PD, 0, A_CQ, 0 },
+	{ "an MR for the PD", EINVAL, PD, 0, AN_MR, 0 },
+	{ "a PD of another context", ENOENT, PD, 0, OTHER_PD, 0 },
+	{ "a PD that is gone", ENOENT, PD, 0, DEAD_PD, 0 },
+	{ "a PD that never was", ENOENT, PD, 12345, 0, 0 },
+	{ "PD -1", ENOENT, PD, UINT32_MAX, 0, 0 },
+	{ "a flag of the memory", EINVAL, DESC_FLAGS, 1, 0, 0 },
+	{ "the last flag of the memory", EINVAL, DESC_FLAGS, 1u << 31, 0, 0 },
+	{ "type 3", EINVAL, TYPE, 3, 0, 0 },
+	{ "type -1", EINVAL, TYPE, UINT32_MAX, 0, 0 },
+	{ "fd -1", EBADF, FD, -1, 0, 0 },
+	{ "the least fd", EBADF, FD, INT32_MIN, 0, 0 },
+	{ "a closed fd", EBADF, FD, 999, 0, 0 },
+	{ "a closed fd, as memfd", EBADF, FD, 999, 0, T_MEMFD },
+	{ "a memfd as dma-buf", EBADFD, FD, 0, A_MEMFD, T_DMABUF },
+	{ "a dma-buf as memfd", EBADFD, FD, 0, A_DMABUF, T_MEMFD },
+	{ "a socket as dma-buf", EBADFD, FD, 0, A_SOCKET, T_DMABUF },
+	{ "a socket as memfd", EBADFD, FD, 0, A_SOCKET, T_MEMFD },
+	{ "the context's own fd", EBADFD, FD, 0, CMD_FD, 0 },
+	{ "an offset at the end", ERANGE, OFFSET, SIZE, 0, 0 },
+	{ "an offset that wraps", EOVERFLOW, OFFSET, -PAGE, 0, 0 },
+	{ "an offset that is not the iova's in the page", EINVAL, OFFSET, 1, 0, 0 },
+	{ "length 0", EINVAL, LENGTH, 0, 0, 0 },
+	{ "a byte too much", ERANGE, LENGTH, SIZE + 1, 0, 0 },
+	{ "length 2^62", ERANGE, LENGTH, 1ul << 62, 0, 0 },
+	{ "length -1", EOVERFLOW, LENGTH, -1ul, 0, 0 },
+	{ "an iova that is not the offset's in the page", EINVAL, IOVA_, IOVA + 1, 0, 0 },
+	{ "an iova that wraps", EOVERFLOW, IOVA_, -PAGE, 0, 0 },
+	{ "remote write without local write", EINVAL, ACCESS, REMOTE_WRITE, 0, 0 },
+	{ "atomics without local write", EINVAL, ACCESS, REMOTE_ATOMIC, 0, 0 },
+	{ "an unknown access flag", EINVAL, ACCESS, RW | 1 << 15, 0, 0 },
+	{ "the last access flag", EINVAL, ACCESS, RW | 1u << 31, 0, 0 },
+	{ "all access flags", EINVAL, ACCESS, UINT32_MAX, 0, 0 },
+	{ "on demand", EOPNOTSUPP, ACCESS, RW | IBV_ACCESS_ON_DEMAND, 0, 0 },
+	{ "flush of a dma-buf", EOPNOTSUPP, ACCESS, RW | IBV_ACCESS_FLUSH_GLOBAL, 0, 0 },
+	/* of a rereg only */
+	{ "a PD for the MR", EINVAL, MR, 0, A_PD, 0 },
+	{ "a CQ for the MR", EINVAL, MR, 0, A_CQ, 0 },
+	{ "an MR of another context", ENOENT, MR, 0, OTHER_MR, 0 },
+	{ "an MR that is gone", ENOENT, MR, 0, DEAD_MR, 0 },
+	{ "MR -1", ENOENT, MR, UINT32_MAX, 0, 0 },
+	{ "no flags", EINVAL, FLAGS, 0, 0, 0 },
+	{ "an unknown flag", EINVAL, FLAGS, 8, 0, 0 },
+	{ "an unknown flag among known ones", EINVAL, FLAGS, CHANGE_ALL | 8, 0, 0 },
+	{ "the last flag", EINVAL, FLAGS, 1u << 31, 0, 0 },
+};
+
+/* Whether the device refuses it. */
+static inline bool is_mistake(const struct mistake *m)
+{
+	return !(m->err == EOPNOTSUPP && (m->value & IBV_ACCESS_ON_DEMAND) &&
+		 device_can("on-demand"));
 }
 
 #endif

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
 /* runs: quick debug-full; devices: connectx */
 /*
  * An MR for on-demand paging: page faults, pages that the kernel takes away and prefetches are
@@ -29,7 +28,7 @@ FIXTURE(paged)
 
 FIXTURE_SETUP(paged)
 {
-	need("on-demand");
+	need("counts-faults");
 	self->ctx = device_open();
 	pair_open(&self->pair, self->ctx, NULL);
 	memory_open_filled(&self->from, HOST, SIZE, 1);

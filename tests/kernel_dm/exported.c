@@ -17,7 +17,7 @@
 #include <linux/module.h>
 #include "user.h"
 
-MODULE_IMPORT_NS(DMA_BUF);
+MODULE_IMPORT_NS("DMA_BUF");
 
 #define SIZE (PAGE_SIZE + 100)	/* of the DM; the dma-buf has two pages */
 
@@ -72,7 +72,7 @@ static void importer_told(struct dma_buf_attachment *attach)
 
 static const struct dma_buf_attach_ops importer_ops = {
 	.allow_peer2peer = true,
-	.move_notify = importer_told,
+	.invalidate_mappings = importer_told,
 };
 
 /* The device that does the DMA, or one that stands for it. */

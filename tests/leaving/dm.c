@@ -8,8 +8,6 @@
  *
  * The memory is also in use by its own process.  Who has lost the device can let go of
  * everything, and gets nothing new.
- *
- * Soft-RoCE does not leave as long as a process has it open, so there the process is killed.
  */
 #include "lib/child.h"
 #include "lib/counts.h"
@@ -215,9 +213,8 @@ static bool leaves(FIXTURE_DATA(dm) *self, int way)
 	del = fork();
 	if (!del)
 		device_delete_exec();
-	usleep(300000);
-	return child_kill(&self->child) && waitpid(del, &status, 0) == del && !status &&
-	       !device_exists();
+	return waitpid(del, &status, 0) == del && !status && !device_exists() &&
+	       !child_wait(&self->child);
 }
 
 static bool comes_back(FIXTURE_DATA(dm) *self, int way)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 static void (*end_case)(const char *reason);
+static void (*look_for_excuse)(void);
 static pid_t case_thread;
 
 void case_begin(void (*end)(const char *reason))
@@ -21,6 +22,11 @@ bool case_runs_here(void)
 	return end_case && case_thread == gettid();
 }
 
+void case_excuse(void (*look)(void))
+{
+	look_for_excuse = look;
+}
+
 void case_fail(const char *file, int line, const char *fmt, ...)
 {
 	int err = errno;
@@ -30,6 +36,8 @@ void case_fail(const char *file, int line, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
+	if (look_for_excuse)
+		look_for_excuse();
 	fprintf(stderr, "# %s:%d: %s%s%s\n", file, line, text, err ? ": " : "",
 		err ? strerror(err) : "");
 	if (case_runs_here())

@@ -34,5 +34,7 @@ void skip_case(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 
  */
 void case_begin(void (*end)(const char *reason));
 bool case_runs_here(void);
+/* LOOK runs before a failure is told.  It may find that there is an excuse, and not return. */
+void case_excuse(void (*look)(void));
 
 #endif

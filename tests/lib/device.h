@@ -20,6 +20,11 @@
  *	old-op		its driver registers for ibv_reg_dmabuf_mr() by an operation of its own
  *	keeps-keys	a rereg never changes the keys of an MR; without it new memory may
  *	on-demand	registration for on-demand paging
+ *	switches-on-demand	a rereg of the rights can turn on-demand paging on and off; without
+ *			it only one that gives the MR new memory can
+ *	reads-read-only	an on-demand MR with the right to write can be read where the process may
+ *			only read; without it a read asks for the right to write too
+ *	counts-faults	"rdma statistic" tells the page faults of an MR
  *	atomics		fetch and add, compare and swap
  *	atomic-write	atomic write
  *	flush		flush to global visibility
@@ -77,7 +82,7 @@ void pd_close(struct ibv_pd *pd);
 /* Whether the device exists, and whether it gets ready within ten seconds. */
 bool device_exists(void);
 bool device_gets_ready(void);
-/* "rdma link": true if it succeeds.  A delete waits until nobody has the device open. */
+/* "rdma link": true if it succeeds.  A delete takes the device from who has it open. */
 bool device_add(void);
 void device_delete_exec(void) __attribute__((noreturn));
 /* Print the port's counters that are not 0 to stderr. */

@@ -32,7 +32,7 @@ FIXTURE_VARIANT_ADD(fd_mr, vgem) { .kind = VGEM };
 FIXTURE_VARIANT_ADD(fd_mr, udmabuf) { .kind = UDMABUF };
 FIXTURE_VARIANT_ADD(fd_mr, system_heap) { .kind = HEAP };
 FIXTURE_VARIANT_ADD(fd_mr, virtio_gpu) { .kind = VIRTIO_GPU };
-FIXTURE_VARIANT_ADD(fd_mr, bochs_vram) { .kind = BOCHS };
+FIXTURE_VARIANT_ADD(fd_mr, qxl_vram) { .kind = QXL };
 
 FIXTURE_SETUP(fd_mr)
 {

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/*
- * See memory.h.  The bochs buffer is put on the screen: a buffer that is scanned out
- * is pinned in VRAM, which is I/O memory.
- */
+/* See memory.h. */
 #include "lib/memory.h"
 #include "lib/case.h"
 #include "lib/device.h"
@@ -12,6 +9,7 @@
 #include <fcntl.h>
 #include <linux/dma-heap.h>
 #include <linux/udmabuf.h>
+#include <qxl_drm.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +19,10 @@
 #include <xf86drm.h>
 #include <xf86drmMode.h>
 
-#define MODE_W 1024
-#define MODE_H 768
+#define DUMB_WIDTH 1024		/* a line of it is a page */
 
 static const char *const drm_driver[] = {
-	[VGEM] = "vgem", [VIRTIO_GPU] = "virtio_gpu", [BOCHS] = "bochs-drm",
+	[VGEM] = "vgem", [VIRTIO_GPU] = "virtio_gpu", [QXL] = "qxl",
 };
 
 int memory_open_card(const char *driver)
@@ -50,26 +47,6 @@ int memory_open_card(const char *driver)
 	return -1;
 }
 
-static void put_on_screen(int fd, uint32_t handle, uint32_t pitch)
-{
-	drmModeRes *res = must(drmModeGetResources(fd));
-	drmModeConnector *con = must(drmModeGetConnector(fd, res->connectors[0]));
-	uint32_t fb, connector = con->connector_id;
-	drmModeModeInfo *mode = NULL;
-
-	for (int i = 0; i < con->count_modes && !mode; i++)
-		if (con->modes[i].hdisplay == MODE_W && con->modes[i].vdisplay == MODE_H)
-			mode = &con->modes[i];
-	if (!mode)
-		fail_case("no mode %dx%d", MODE_W, MODE_H);
-	if (drmModeAddFB(fd, MODE_W, MODE_H, 24, 32, pitch, handle, &fb))
-		fail_case("add FB");
-	if (drmModeSetCrtc(fd, res->crtcs[0], fb, 0, 0, &connector, 1, mode))
-		fail_case("set mode");
-	drmModeFreeConnector(con);
-	drmModeFreeResources(res);
-}
-
 static uint8_t *map(size_t size, int fd, off_t offset)
 {
 	uint8_t *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
@@ -79,26 +56,48 @@ static uint8_t *map(size_t size, int fd, off_t offset)
 	return p;
 }
 
-static void dumb_open(struct memory *m)
+static void card_open(struct memory *m)
 {
-	uint32_t pitch, lines = m->size / PAGE;
-	uint64_t bytes, offset;
-
 	m->drm_fd = memory_open_card(drm_driver[m->kind]);
 	if (m->drm_fd < 0)
 		fail_case("the guest has no card of %s", drm_driver[m->kind]);
-	if (m->kind == BOCHS && lines < MODE_H)
-		lines = MODE_H;
-	if (drmModeCreateDumbBuffer(m->drm_fd, MODE_W, lines, 32, 0, &m->handle, &pitch, &bytes))
-		fail_case("create dumb buffer");
-	m->size = bytes;
-	if (m->kind == BOCHS)
-		put_on_screen(m->drm_fd, m->handle, pitch);
-	if (drmModeMapDumbBuffer(m->drm_fd, m->handle, &offset))
-		fail_case("map dumb buffer");
+}
+
+static void card_export(struct memory *m, uint64_t offset)
+{
 	m->cpu = map(m->size, m->drm_fd, offset);
 	if (drmPrimeHandleToFD(m->drm_fd, m->handle, DRM_CLOEXEC | DRM_RDWR, &m->fd))
 		fail_case("export PRIME fd");
+}
+
+static void dumb_open(struct memory *m)
+{
+	uint64_t bytes, offset;
+	uint32_t pitch;
+
+	card_open(m);
+	if (drmModeCreateDumbBuffer(m->drm_fd, DUMB_WIDTH, m->size / PAGE, 32, 0, &m->handle,
+				    &pitch, &bytes))
+		fail_case("create dumb buffer");
+	m->size = bytes;
+	if (drmModeMapDumbBuffer(m->drm_fd, m->handle, &offset))
+		fail_case("map dumb buffer");
+	card_export(m, offset);
+}
+
+/* A dumb buffer of qxl is system memory, and is copied to VRAM to be shown. */
+static void qxl_open(struct memory *m)
+{
+	struct drm_qxl_alloc alloc = { .size = m->size };
+	struct drm_qxl_map at = {};
+
+	card_open(m);
+	if (drmIoctl(m->drm_fd, DRM_IOCTL_QXL_ALLOC, &alloc))
+		fail_case("allocate %zu bytes of qxl's VRAM", m->size);
+	m->handle = at.handle = alloc.handle;
+	if (drmIoctl(m->drm_fd, DRM_IOCTL_QXL_MAP, &at))
+		fail_case("map a buffer of qxl");
+	card_export(m, at.offset);
 }
 
 static void udmabuf_open(struct memory *m)
@@ -149,6 +148,7 @@ void memory_open(struct memory *m, enum memory_kind kind, size_t size)
 	};
 	switch (kind) {
 	case HOST:
+	case ON_DEMAND:
 		m->cpu = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			      -1, 0);
 		if (m->cpu == MAP_FAILED) {
@@ -174,6 +174,9 @@ void memory_open(struct memory *m, enum memory_kind kind, size_t size)
 	case GPU_VRAM:
 	case GPU_SYSTEM:
 		gpu_open(m, kind, size, 0);
+		break;
+	case QXL:
+		qxl_open(m);
 		break;
 	default:
 		dumb_open(m);
@@ -237,13 +240,25 @@ static void need_kind(const struct memory *m)
 {
 	if (m->kind == MEMFD)
 		need("memfd");
-	if (m->kind == BOCHS)
+	if (m->kind == QXL)
 		need("io-memory");
+	if (m->kind == ON_DEMAND)
+		need("on-demand");
+}
+
+bool memory_of_process(const struct memory *m)
+{
+	return m->kind == HOST || m->kind == ON_DEMAND;
 }
 
 static bool is_dma_buf(const struct memory *m)
 {
-	return m->kind != HOST && m->kind != MEMFD;
+	return !memory_of_process(m) && m->kind != MEMFD;
+}
+
+static int access_of(const struct memory *m, int access)
+{
+	return access | (m->kind == ON_DEMAND ? IBV_ACCESS_ON_DEMAND : 0);
 }
 
 int memory_rights(const struct memory *m)
@@ -253,10 +268,10 @@ int memory_rights(const struct memory *m)
 
 struct ibv_mr *memory_reg(const struct memory *m, struct ibv_pd *pd, int access)
 {
-	if (m->kind == HOST)
-		return must(ibv_reg_mr(pd, m->cpu, m->size, access));
-	need("reg_mr_fd");
 	need_kind(m);
+	if (memory_of_process(m))
+		return must(ibv_reg_mr(pd, m->cpu, m->size, access_of(m, access)));
+	need("reg_mr_fd");
 	if (is_dma_buf(m) && (access & IBV_ACCESS_MW_BIND))
 		need("window-dma-buf");
 	return must(ibv_reg_mr_fd_iova(pd, 0, m->size, m->iova, m->fd_type, m->fd, access));
@@ -266,8 +281,8 @@ int memory_reg_errno(const struct memory *m, struct ibv_pd *pd)
 {
 	struct ibv_mr *mr;
 
-	if (m->kind == HOST)
-		mr = ibv_reg_mr(pd, m->cpu, m->size, RWA);
+	if (memory_of_process(m))
+		mr = ibv_reg_mr(pd, m->cpu, m->size, access_of(m, RWA));
 	else
 		mr = ibv_reg_mr_fd_iova(pd, 0, m->size, m->iova, m->fd_type, m->fd, RWA);
 	return mr ? ibv_dereg_mr(mr) : errno;
@@ -276,12 +291,11 @@ int memory_reg_errno(const struct memory *m, struct ibv_pd *pd)
 int memory_rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, const struct memory *m,
 		 int access)
 {
-	if (!(flags & CHANGE_ACCESS))
-		access = 0;
-	if (m->kind == HOST)
+	access = flags & CHANGE_ACCESS ? access_of(m, access) : 0;
+	need_kind(m);
+	if (memory_of_process(m))
 		return ibv_rereg_mr(mr, flags, pd, m->cpu, m->size, access);
 	need("rereg_mr_fd");
-	need_kind(m);
 	return ibv_rereg_mr_fd_iova(mr, flags, pd, 0, m->size, m->iova, m->fd_type, m->fd,
 				    access);
 }

@@ -76,6 +76,13 @@ void take_memory(int fd)
 		fail_case("DMABUF_TEST_REVOKE");
 }
 
+int import_for_dma(int fd, uint32_t flags)
+{
+	struct dmabuf_test_import import = { .fd = fd, .flags = flags };
+
+	return test_exporter_ioctl(DMABUF_TEST_IMPORT, &import);
+}
+
 struct dmabuf_test_query query(int fd)
 {
 	struct dmabuf_test_query q = { .fd = fd };

@@ -24,6 +24,11 @@ int move(int fd, int delay_ms);
 void take_memory(int fd);
 struct dmabuf_test_query query(int fd);
 /*
+ * Map a dma-buf of any exporter for DMA, with DMABUF_TEST_REVOCABLE or 0, until the fd that
+ * this returns is closed; -1 and errno.
+ */
+int import_for_dma(int fd, uint32_t flags);
+/*
  * Whether importers hold what so many registrations for the CPU and imports for DMA need;
  * prints what they hold if it is something else.
  */

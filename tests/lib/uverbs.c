@@ -57,14 +57,6 @@ int msg_send(int cmd_fd, union msg *m)
 	return ioctl(cmd_fd, VERBS_IOCTL, m) ? errno : 0;
 }
 
-static struct ib_uverbs_buffer_desc desc_of(const struct fd_call *c)
-{
-	return (struct ib_uverbs_buffer_desc){
-		.type = c->type, .fd = c->fd, .flags = c->desc_flags,
-		.optional_flags = c->optional_flags, .addr = c->offset, .length = c->length,
-	};
-}
-
 #define DESC_SIZE sizeof(struct ib_uverbs_buffer_desc)
 
 static_assert(offsetof(struct fd_call, length) - offsetof(struct fd_call, type) ==
@@ -108,33 +100,6 @@ void msg_of(union msg *m, const struct fd_call *c, struct keys *keys)
 		msg_of_reg(m, c, keys);
 }
 
-static void wcmd_begin(struct wcmd *w, uint32_t command, size_t in, size_t out)
-{
-	memset(w, 0, sizeof(*w));
-	w->hdr.command = command;
-	w->hdr.in_words = (sizeof(w->hdr) + in) / 4;
-	w->hdr.out_words = out / 4;
-}
-
-void wcmd_of(struct wcmd *w, const struct fd_call *c, union wresp *resp)
-{
-	if (c->rereg) {
-		wcmd_begin(w, IB_USER_VERBS_CMD_REREG_MR_FD, sizeof(w->rereg),
-			   sizeof(resp->rereg));
-		w->rereg = (struct ib_uverbs_rereg_mr_fd){
-			.response = (uintptr_t)resp, .buffer = desc_of(c), .hca_va = c->iova,
-			.mr_handle = c->mr, .flags = c->flags, .pd_handle = c->pd,
-			.access_flags = c->access,
-		};
-	} else {
-		wcmd_begin(w, IB_USER_VERBS_CMD_REG_MR_FD, sizeof(w->reg), sizeof(resp->reg));
-		w->reg = (struct ib_uverbs_reg_mr_fd){
-			.response = (uintptr_t)resp, .buffer = desc_of(c), .hca_va = c->iova,
-			.pd_handle = c->pd, .access_flags = c->access,
-		};
-	}
-}
-
 int wcmd_send(int cmd_fd, const void *w, size_t size)
 {
 	ssize_t n = write(cmd_fd, w, size);
@@ -144,31 +109,12 @@ int wcmd_send(int cmd_fd, const void *w, size_t size)
 	return n < 0 ? errno : 0;
 }
 
-static int fd_call_by_write(int cmd_fd, const struct fd_call *c, struct keys *keys)
-{
-	union wresp resp = {};
-	struct wcmd w;
-	int err;
-
-	wcmd_of(&w, c, &resp);
-	err = wcmd_send(cmd_fd, &w, w.hdr.in_words * 4);
-	if (err)
-		return err;
-	if (c->rereg)
-		*keys = (struct keys){ c->mr, resp.rereg.lkey, resp.rereg.rkey };
-	else
-		*keys = (struct keys){ resp.reg.mr_handle, resp.reg.lkey, resp.reg.rkey };
-	return 0;
-}
-
-int fd_call(int cmd_fd, enum entry e, const struct fd_call *c, struct keys *keys)
+int fd_call(int cmd_fd, const struct fd_call *c, struct keys *keys)
 {
 	struct keys got = {};
 	union msg m;
 	int err;
 
-	if (e == BY_WRITE)
-		return fd_call_by_write(cmd_fd, c, keys);
 	msg_of(&m, c, &got);
 	err = msg_send(cmd_fd, &m);
 	if (err)

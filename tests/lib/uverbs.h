@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Calls to the kernel without the library, by both its entries: the ioctl() methods and
- * the write() commands.
+ * Calls to the kernel without the library: ioctl() methods, and write() commands where the
+ * kernel has such a command for the same thing, or has nothing else.
  *
- * A struct fd_call says what a registration by fd asks for, in the same way for both
- * entries.  msg_of() and wcmd_of() make a message of it, in which a case can put a mistake
- * before it sends it.  Functions that send return 0 or an errno.
+ * A struct fd_call says what a registration or rereg by fd asks for.  msg_of() makes a
+ * message of it, in which a case can put a mistake before it sends it.  Functions that send
+ * return 0 or an errno.
  */
 #ifndef LIB_UVERBS_H
 #define LIB_UVERBS_H
@@ -54,23 +54,6 @@ union msg {
 		      MSG_ATTRS * sizeof(struct ib_uverbs_attr)];
 };
 
-/* The data of write(). */
-struct wcmd {
-	struct ib_uverbs_cmd_hdr hdr;
-	union {
-		struct ib_uverbs_reg_mr_fd reg;
-		struct ib_uverbs_rereg_mr_fd rereg;
-		uint32_t words[32];
-	};
-};
-
-/* The kernel's response to a write(). */
-union wresp {
-	struct ib_uverbs_reg_mr_fd_resp reg;
-	struct ib_uverbs_rereg_mr_fd_resp rereg;
-	uint32_t words[32];
-};
-
 void msg_begin(union msg *m, uint16_t object, uint16_t method);
 struct ib_uverbs_attr *msg_add(union msg *m, uint16_t id, uint16_t len, uint64_t data);
 struct ib_uverbs_attr *msg_find(union msg *m, uint16_t id);
@@ -78,11 +61,10 @@ void msg_length(union msg *m);
 int msg_send(int cmd_fd, union msg *m);
 void msg_of(union msg *m, const struct fd_call *c, struct keys *keys);	/* uses *C until sent */
 
-void wcmd_of(struct wcmd *w, const struct fd_call *c, union wresp *resp);
 int wcmd_send(int cmd_fd, const void *w, size_t size);
 
 /* KEYS is filled in on success. */
-int fd_call(int cmd_fd, enum entry e, const struct fd_call *c, struct keys *keys);
+int fd_call(int cmd_fd, const struct fd_call *c, struct keys *keys);
 int host_reg(int cmd_fd, uint32_t pd, uint64_t start, uint64_t length, uint64_t iova,
 	     uint32_t access, struct keys *keys);
 int host_rereg(int cmd_fd, uint32_t mr, uint32_t flags, uint32_t pd, uint64_t start,

@@ -71,6 +71,29 @@ static void count(struct thread *t, enum act act)
 	__atomic_add_fetch(&t->w->board->acts[act], 1, __ATOMIC_RELAXED);
 }
 
+/*
+ * The device of a worker may be deleted at any moment.  The kernel tells it first, and destroys
+ * then what the worker has: calls fail with EIO, and requests have no completion.
+ */
+static void *wait_for_loss(void *arg)
+{
+	struct ibv_context *ctx = arg;
+	struct ibv_async_event event;
+
+	while (!ibv_get_async_event(ctx, &event)) {
+		if (event.event_type == IBV_EVENT_DEVICE_FATAL)
+			_exit(TAKEN);
+		ibv_ack_async_event(&event);
+	}
+	return NULL;
+}
+
+/* Something is wrong, and a loss would excuse it: let the thread above see it. */
+static void look_for_loss(void)
+{
+	usleep(500000);
+}
+
 /* End the worker: the case has failed. */
 static void __attribute__((noreturn, format(printf, 2, 3)))
 wrong(struct thread *t, const char *fmt, ...)
@@ -79,6 +102,7 @@ wrong(struct thread *t, const char *fmt, ...)
 	int n = 0;
 	va_list args;
 
+	look_for_loss();
 	if (!board->wrong[0])
 		n = snprintf(board->wrong, sizeof(board->wrong), "worker %u: ",
 			     t->w->orders->worker);
@@ -102,10 +126,10 @@ static void test_memory_open(struct thread *t, struct memory *m)
 
 static void any_memory_open(struct thread *t, struct memory *m)
 {
-	static const enum memory_kind kinds[] = { VGEM, UDMABUF, HEAP, MEMFD, HOST };
-	int which = below(t, 6);
+	static const enum memory_kind kinds[] = { VGEM, UDMABUF, HEAP, MEMFD, HOST, ON_DEMAND };
+	const uint32_t n = device_can("on-demand") ? 6 : 5, which = below(t, n + 1);
 
-	if (which == 5)
+	if (which == n)
 		test_memory_open(t, m);
 	else
 		memory_open_filled(m, kinds[which], SIZE, below(t, 1000));
@@ -232,6 +256,12 @@ static void refused(struct thread *t, struct own *own, const char *what)
 	count(t, REFUSED);
 }
 
+/* An MR that was on demand and shall not be, or the reverse, needs new rights and new memory. */
+static bool switches(const struct memory *from, const struct memory *to)
+{
+	return (from->kind == ON_DEMAND) != (to->kind == ON_DEMAND);
+}
+
 static void must_rereg(struct thread *t, struct own *own, int flags, struct ibv_pd *pd,
 		       struct memory *at, int access)
 {
@@ -260,7 +290,8 @@ static void rereg_own(struct thread *t, struct own *own)
 		break;
 	default:
 		any_memory_open(t, &new);
-		must_rereg(t, own, below(t, 2) ? TRANS : CHANGE_ALL, pd[0], &new, ALL_ACCESS);
+		must_rereg(t, own, below(t, 2) && !switches(&own->at, &new) ? TRANS : CHANGE_ALL,
+			   pd[0], &new, ALL_ACCESS);
 		same(t, own->at.cpu, own->at.before, SIZE, "the memory that the MR has left");
 		memory_close(&own->at);
 		own->at = new;
@@ -335,7 +366,8 @@ static void change_shared(struct thread *t, struct shared *s)
 		else
 			pthread_rwlock_rdlock(&s->lock);
 		if (memory_rereg(s->mr, flags, t->w->pd[below(t, 4) == 0], &s->at[to], access) &&
-		    errno != EBUSY)
+		    errno != EBUSY &&
+		    !(errno == EOPNOTSUPP && switches(&s->at[0], &s->at[1])))
 			fail_case("rereg of a shared MR");
 		if (new_keys)
 			shared_tell(t, s);
@@ -440,7 +472,7 @@ static void fork_one(struct thread *t)
 	if (pid < 0)
 		fail_case("fork");
 	if (!pid) {
-		if (own->at.kind == HOST)
+		if (memory_of_process(&own->at))
 			memset(own->at.cpu, 0xcc, SIZE);
 		memset(t->scratch.cpu, 0xcc, SIZE);
 		usleep(wait);
@@ -470,7 +502,7 @@ static void do_something(struct thread *t)
 		change_shared(t, s);
 	else if (what < 86 && device_can("new-keys"))
 		try_foreign(t);
-	else if (what < 93 && (own->at.kind == HOST || device_can("native")))
+	else if (what < 93 && (memory_of_process(&own->at) || device_can("native")))
 		use_window(t, own);
 	else
 		fork_one(t);
@@ -504,6 +536,7 @@ void stress_worker(const struct orders *orders)
 	static struct worker w;
 	static struct thread threads[THREADS];
 	double began = now();
+	pthread_t watcher;
 
 	signal(SIGCHLD, SIG_IGN);
 	w = (struct worker){ .orders = orders, .board = orders->board };
@@ -511,6 +544,9 @@ void stress_worker(const struct orders *orders)
 	w.ctx = device_open_if_ready();
 	if (!w.ctx)
 		_exit(NO_DEVICE);
+	if ((errno = pthread_create(&watcher, NULL, wait_for_loss, w.ctx)))
+		fail_case("pthread_create");
+	case_excuse(look_for_loss);
 	for (int i = 0; i < 2; i++)
 		w.pd[i] = must(ibv_alloc_pd(w.ctx));
 	for (int i = 0; i < THREADS; i++) {
@@ -537,6 +573,8 @@ void stress_worker(const struct orders *orders)
 		shared_end(&threads[0], &w.shared[i]);
 	for (int i = 0; i < 2; i++)
 		pd_close(w.pd[i]);
+	pthread_cancel(watcher);
+	pthread_join(watcher, NULL);
 	device_close(w.ctx);
 	_exit(WELL);
 }

@@ -33,6 +33,8 @@ enum ending {
 	HELPER_FAILED = 1,	/* fail_case() */
 	WRONG,		/* it saw something wrong, which is on the board */
 	NO_DEVICE,	/* it found no device */
+	TAKEN,		/* its device was taken away, which it has been told */
+	NR_ENDINGS
 };
 
 struct told {

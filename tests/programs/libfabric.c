@@ -83,7 +83,7 @@ FIXTURE_VARIANT_ADD(libfabric, system_heap) { .kind = HEAP };
 /* runs: full */
 FIXTURE_VARIANT_ADD(libfabric, virtio_gpu) { .kind = VIRTIO_GPU };
 /* runs: full */
-FIXTURE_VARIANT_ADD(libfabric, bochs_vram) { .kind = BOCHS };
+FIXTURE_VARIANT_ADD(libfabric, qxl_vram) { .kind = QXL };
 FIXTURE_VARIANT_ADD(libfabric, gpu_vram) { .kind = GPU_VRAM };
 /* runs: full */
 FIXTURE_VARIANT_ADD(libfabric, gpu_system) { .kind = GPU_SYSTEM };
@@ -187,7 +187,7 @@ static int reg_dmabuf(struct fid_domain *domain, int fd, uint64_t offset, size_t
 FIXTURE_SETUP(libfabric)
 {
 	need("rdma-cm");
-	if (variant->kind == BOCHS)
+	if (variant->kind == QXL)
 		need("io-memory");
 	ASSERT_EQ(0, setenv("FI_MR_CACHE_MONITOR", "disabled", 0));
 	connect_ends(self);

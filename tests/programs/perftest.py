@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick; guest: perftest; devices: rxe
 # runs: full; guest: perftest; devices: connectx
-"""perftest over buffers of DRM devices (vgem, virtio-gpu, bochs), registered by
+"""perftest over buffers of DRM devices (vgem, virtio-gpu, qxl), registered by
 ibv_reg_mr_fd_iova() and, with --use_drm_dmabuf, by ibv_reg_dmabuf_mr().
 
 perftest does not look at what arrives, except in latency tests of a write, where each
 end waits until it sees the other's bytes in its buffer.  So two more cases look into
-the buffer of a running perftest, through /proc/PID/mem: that can read a bochs buffer,
-but none of another driver."""
+the buffer of a running perftest, through /proc/PID/mem: that can read a qxl buffer,
+but none of the other drivers."""
 
 import os
 import re
@@ -39,7 +39,7 @@ class Perftest(PerftestCase):
 
     # runs: full
     def test_write_latency_uses_other_drm_drivers(self):
-        for driver in ["virtio"] + ["bochs"] * device.can("io-memory"):
+        for driver in ["virtio"] + ["qxl"] * device.can("vmap"):
             for way in REGISTERED:
                 self.check("ib_write_lat", driver, way, "-s", "16384", size=16384)
 
@@ -52,7 +52,7 @@ class Perftest(PerftestCase):
             self.run_pair("ib_write_lat", server, client, "-n", str(COUNT), "-s", "8192")
 
     def arrives_in(self, process, wanted):
-        """Wait until the buffer of a bochs perftest has these bytes."""
+        """Wait until the buffer of a qxl perftest has these bytes."""
         said = ""
         for line in process.stdout:
             said += line
@@ -73,24 +73,24 @@ class Perftest(PerftestCase):
         self.fail(f"{len(wanted)} bytes of the other end do not come into the buffer")
 
     def test_write_lands_in_the_buffer(self):
-        device.need("io-memory")
+        device.need("vmap")
         for way in REGISTERED:
             with self.subTest(way=way):
                 pattern, options = self.payload()
                 words = ["ib_write_bw", "-s", "65536", "--run_infinitely"]
-                server = self.serve(*words, *drm("bochs", way))
+                server = self.serve(*words, *drm("qxl", way))
                 self.start(*words, *drm("vgem", way), *options, ADDRESS)
                 self.arrives_in(server, pattern * (65536 // len(pattern)))
                 self.stop()
 
     def test_read_lands_in_the_buffer(self):
-        device.need("io-memory")
+        device.need("vmap")
         for way in REGISTERED:
             with self.subTest(way=way):
                 pattern, options = self.payload()
                 words = ["ib_read_bw", "-s", "65536", "--run_infinitely"]
                 self.serve(*words, *drm("vgem", way), *options)
-                client = self.start(*words, *drm("bochs", way), ADDRESS)
+                client = self.start(*words, *drm("qxl", way), ADDRESS)
                 self.arrives_in(client, pattern * (65536 // len(pattern)))
                 self.stop()
 

@@ -41,25 +41,25 @@ MOVE(host, HOST, vgem, VGEM);
 /* runs: full */
 MOVE(host, HOST, memfd, MEMFD);
 /* runs: full */
-MOVE(host, HOST, bochs, BOCHS);
+MOVE(host, HOST, qxl, QXL);
 MOVE(vgem, VGEM, host, HOST);
 MOVE(vgem, VGEM, vgem, VGEM);
 /* runs: full */
 MOVE(vgem, VGEM, memfd, MEMFD);
 /* runs: full */
-MOVE(vgem, VGEM, bochs, BOCHS);
+MOVE(vgem, VGEM, qxl, QXL);
 /* runs: full */
 MOVE(memfd, MEMFD, host, HOST);
 /* runs: full */
 MOVE(memfd, MEMFD, vgem, VGEM);
 /* runs: full */
 MOVE(memfd, MEMFD, memfd, MEMFD);
-MOVE(memfd, MEMFD, bochs, BOCHS);
+MOVE(memfd, MEMFD, qxl, QXL);
 /* runs: full */
-MOVE(bochs, BOCHS, host, HOST);
+MOVE(qxl, QXL, host, HOST);
 /* runs: full */
-MOVE(bochs, BOCHS, vgem, VGEM);
-MOVE(bochs, BOCHS, memfd, MEMFD);
+MOVE(qxl, QXL, vgem, VGEM);
+MOVE(qxl, QXL, memfd, MEMFD);
 /* The case with every combination goes back each time, so each of these is both ways. */
 MOVE(vram, GPU_VRAM, host, HOST);
 /* runs: full */
@@ -243,7 +243,7 @@ TEST_F(rereg, rereg_changes_offset_and_length)
 
 	if (variant->from == HOST) /* its iova is its address, so it has no other */
 		at = &self->to;
-	if (at->kind == BOCHS)
+	if (at->kind == QXL)
 		need("io-memory");
 	for (int i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
 		uint64_t offset = parts[i].offset, n = parts[i].length, iova = parts[i].iova;
@@ -352,7 +352,7 @@ FIXTURE_TEARDOWN(chain)
  */
 TEST_F_TIMEOUT(chain, thousand_reregs_leave_nothing_behind, 200)
 {
-	static const enum memory_kind kinds[KINDS] = { HOST, VGEM, MEMFD, GPU_VRAM, BOCHS };
+	static const enum memory_kind kinds[KINDS] = { HOST, VGEM, MEMFD, GPU_VRAM, QXL };
 	struct ibv_context *ctx = device_open();
 	struct ibv_pd *pd[2] = { must(ibv_alloc_pd(ctx)), must(ibv_alloc_pd(ctx)) };
 	struct memory at[KINDS], *now = &at[0];

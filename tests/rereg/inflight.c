@@ -67,7 +67,7 @@ FIXTURE_VARIANT(move)
 FIXTURE_VARIANT_ADD(move, vgem_and_vgem) { .kind = { VGEM, VGEM } };
 FIXTURE_VARIANT_ADD(move, vgem_and_memfd) { .kind = { VGEM, MEMFD } };
 FIXTURE_VARIANT_ADD(move, memfd_and_memfd) { .kind = { MEMFD, MEMFD } };
-FIXTURE_VARIANT_ADD(move, bochs_and_memfd) { .kind = { BOCHS, MEMFD } };
+FIXTURE_VARIANT_ADD(move, qxl_and_memfd) { .kind = { QXL, MEMFD } };
 FIXTURE_VARIANT_ADD(move, vram_and_memfd) { .kind = { GPU_VRAM, MEMFD } };
 FIXTURE_VARIANT_ADD(move, vram_and_vram) { .kind = { GPU_VRAM, GPU_VRAM } };
 

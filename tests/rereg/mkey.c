@@ -261,6 +261,7 @@ TEST_F(rights, only_process_memory_reregs_to_on_demand_paging)
 		ASSERT_TRUE(refused_with(self, RW | PAGED, EOPNOTSUPP));
 		return;
 	}
+	need("switches-on-demand");
 	for (int i = 0; i < 3; i++) {
 		ASSERT_EQ(0, change(self, RW | PAGED));
 		ASSERT_EQ(pinned - (long)(SIZE / 1024), pinned_kb());

@@ -490,8 +490,8 @@ static void bench(const char *name, uint32_t k, size_t piece)
 
 static void benchmark_prints_times(void **state)
 {
-	/* The driver's cache: keys of so many octowords. */
-	static const unsigned int cache[][2] = {
+	/* What a driver may keep in its pools: keys of so many octowords. */
+	static const unsigned int pools[][2] = {
 		{ 2, 250 }, { 4, 250 }, { 8, 250 }, { 16, 250 }, { 32, 250 }, { 64, 250 },
 		{ 128, 250 }, { 256, 250 }, { 512, 250 }, { 1024, 250 }, { 2048, 250 },
 		{ 4096, 250 }, { 8192, 32 }, { 16384, 16 }, { 32768, 8 }, { 65536, 4 } };
@@ -524,11 +524,11 @@ static void benchmark_prints_times(void **state)
 		bench("KLM of 65536 entries of 16 bytes", small, 4096);
 	}
 	t = now();
-	for (i = 0; i < sizeof(cache) / sizeof(cache[0]); i++)
-		for (j = 0; j < cache[i][1]; j++, keys++)
-			create((struct spec){ MTT, .log_page = 12, .octowords = cache[i][0],
+	for (i = 0; i < sizeof(pools) / sizeof(pools[0]); i++)
+		for (j = 0; j < pools[i][1]; j++, keys++)
+			create((struct spec){ MTT, .log_page = 12, .octowords = pools[i][0],
 					      .umr = true, .free = true });
-	print_message("  %u CREATE_MKEY of the driver's cache: %.1f ms, %zu MiB of %lu counted\n",
+	print_message("  %u CREATE_MKEY of full pools: %.1f ms, %zu MiB of %lu counted\n",
 		      keys, (now() - t) / 1e6, hca.memory >> 20, HCA_MEMORY >> 20);
 }
 

@@ -44,7 +44,7 @@ static int post(struct qp *qp, uint32_t key, const struct request *r, const uint
 	return umr_run(&hca, qp, wqe, len - r->cut, key);
 }
 
-/* mlx5_ib: a key of the cache becomes an MR, is changed, and goes back. */
+/* mlx5_ib: a key of a pool becomes an MR, is changed, and goes back. */
 static void umr_registers_changes_and_revokes_an_mr(void **state)
 {
 	static const uint64_t list[8] = { A + 3, B + 3, A + 0x2003 };

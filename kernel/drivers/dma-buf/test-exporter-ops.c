@@ -223,7 +223,7 @@ static int test_move_now(struct dma_buf *dmabuf)
 	if (!to)
 		return -ENOMEM;
 
-	dma_buf_move_notify(dmabuf);
+	dma_buf_invalidate_mappings(dmabuf);
 	unmap_mapping_range(dmabuf->file->f_mapping, 0, 0, 1);
 	for (i = 0; i < n; i++)
 		copy_highpage(to[i], from[i]);

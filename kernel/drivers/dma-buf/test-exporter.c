@@ -6,7 +6,8 @@
  * that fail or lack an op.  A user of /dev/dmabuf_test makes buffers, says which
  * op fails with which error or how long it sleeps, adds fences that signal
  * late, and moves or revokes the memory at any time.  This file has the ioctls;
- * the ops are in test-exporter-ops.c.
+ * the ops are in test-exporter-ops.c.  An importer for tests of other exporters
+ * is in test-importer.c.
  *
  * A buffer belongs to its dma-buf; the release op frees it.  By then all counts
  * must be zero.  If an importer did not undo something, the log has a warning.
@@ -16,6 +17,7 @@
  */
 
 #include <linux/dma-fence.h>
+#include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
 #include <linux/file.h>
 #include <linux/fs.h>
@@ -26,6 +28,7 @@
 #include <linux/workqueue.h>
 
 #include "test-exporter-ops.h"
+#include "test-importer.h"
 
 #define DMABUF_TEST_FLAGS \
 	(DMABUF_TEST_NO_VMAP | DMABUF_TEST_IOMEM | DMABUF_TEST_ONLY_PIN)
@@ -107,7 +110,7 @@ static void test_fence_hurry(struct dma_fence *base)
 	struct test_fence *fence = container_of(base, struct test_fence, base);
 
 	if (cancel_delayed_work(&fence->work))
-		queue_delayed_work(system_unbound_wq, &fence->work, 0);
+		queue_delayed_work(system_dfl_wq, &fence->work, 0);
 }
 
 static struct test_fence *test_fence_alloc(struct dma_buf *dmabuf)
@@ -129,7 +132,7 @@ static void test_fence_start(struct test_fence *fence,
 {
 	dma_resv_add_fence(fence->dmabuf->resv, &fence->base, usage);
 	get_dma_buf(fence->dmabuf);
-	queue_delayed_work(system_unbound_wq, &fence->work,
+	queue_delayed_work(system_dfl_wq, &fence->work,
 			   msecs_to_jiffies(delay_ms));
 }
 
@@ -217,7 +220,7 @@ static void test_signal(struct dma_buf *dmabuf)
 
 	dma_resv_for_each_fence(&cursor, dmabuf->resv, DMA_RESV_USAGE_BOOKKEEP,
 				fence)
-		if (fence->ops == &test_fence_ops)
+		if (rcu_access_pointer(fence->ops) == &test_fence_ops)
 			test_fence_hurry(fence);
 }
 
@@ -249,7 +252,7 @@ static int test_move(struct dma_buf *dmabuf, const struct dmabuf_test_move *move
 		return -ENOMEM;
 	}
 
-	dma_buf_move_notify(dmabuf);
+	dma_buf_invalidate_mappings(dmabuf);
 	unmap_mapping_range(dmabuf->file->f_mapping, 0, 0, 1);
 	dmabuf_test_poison(to, n);
 	fence->from = buf->pages;
@@ -266,7 +269,7 @@ static void test_revoke(struct dma_buf *dmabuf)
 	struct test_buffer *buf = dmabuf->priv;
 
 	buf->revoked = true;
-	dma_buf_move_notify(dmabuf);
+	dma_buf_invalidate_mappings(dmabuf);
 	unmap_mapping_range(dmabuf->file->f_mapping, 0, 0, 1);
 	dmabuf_test_let_go(buf);
 }
@@ -301,7 +304,7 @@ static int test_create_ioctl(void __user *arg)
 	return test_create(&create);
 }
 
-/* All ioctls but CREATE. The fd of the buffer is the first field of @arg. */
+/* The ioctls of a buffer. Its fd is the first field of @arg. */
 static int test_buffer_ioctl(unsigned int cmd, void __user *arg)
 {
 	union {
@@ -357,12 +360,29 @@ out:
 	return ret;
 }
 
+static struct miscdevice test_device;
+
+static int test_import_ioctl(void __user *arg)
+{
+	struct dmabuf_test_import import;
+
+	if (copy_from_user(&import, arg, sizeof(import)))
+		return -EFAULT;
+	return dmabuf_test_import(test_device.this_device, &import);
+}
+
 static long test_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	void __user *user = (void __user *)arg;
 
-	return cmd == DMABUF_TEST_CREATE ? test_create_ioctl(user) :
-					   test_buffer_ioctl(cmd, user);
+	switch (cmd) {
+	case DMABUF_TEST_CREATE:
+		return test_create_ioctl(user);
+	case DMABUF_TEST_IMPORT:
+		return test_import_ioctl(user);
+	default:
+		return test_buffer_ioctl(cmd, user);
+	}
 }
 
 static const struct file_operations test_fops = {
@@ -376,4 +396,24 @@ static struct miscdevice test_device = {
 	.fops = &test_fops,
 };
 
-builtin_misc_device(test_device);
+/* The importer maps for this device, which takes pieces of any length. */
+static struct device_dma_parameters test_dma_parms;
+
+static int __init test_init(void)
+{
+	struct device *dev;
+	int ret;
+
+	ret = misc_register(&test_device);
+	if (ret)
+		return ret;
+	dev = test_device.this_device;
+	dev->dma_parms = &test_dma_parms;
+	dma_set_max_seg_size(dev, UINT_MAX);
+	ret = dma_coerce_mask_and_coherent(dev, DMA_BIT_MASK(64));
+	if (ret)
+		misc_deregister(&test_device);
+	return ret;
+}
+
+device_initcall(test_init);

@@ -2,7 +2,7 @@
 /*
  * The uAPI of /dev/dmabuf_test, see test-exporter.c.  The user specifies a
  * buffer by its dma-buf fd; for a dma-buf of another exporter the error is
- * EINVAL.
+ * EINVAL, but DMABUF_TEST_IMPORT takes one of any exporter.
  */
 
 #ifndef DMABUF_TEST_EXPORTER_H
@@ -105,13 +105,31 @@ struct dmabuf_test_query {
 	__u32 moves;
 };
 
+enum dmabuf_test_import_flags {
+	DMABUF_TEST_REVOCABLE = 1 << 0,	/* the exporter may take it back */
+};
+
+/**
+ * struct dmabuf_test_import - map a dma-buf for DMA; the ioctl returns an fd
+ * @fd: the dma-buf
+ * @flags: enum dmabuf_test_import_flags
+ *
+ * The buffer is pinned and mapped until that fd is closed, or until the exporter
+ * takes a revocable import back. See test-importer.c.
+ */
+struct dmabuf_test_import {
+	__s32 fd;
+	__u32 flags;
+};
+
 #define DMABUF_TEST_CREATE _IOW('T', 0x40, struct dmabuf_test_create)
 #define DMABUF_TEST_BEHAVE _IOW('T', 0x41, struct dmabuf_test_behave)
 #define DMABUF_TEST_FENCE _IOW('T', 0x42, struct dmabuf_test_fence)
 #define DMABUF_TEST_MOVE _IOW('T', 0x43, struct dmabuf_test_move)
 #define DMABUF_TEST_QUERY _IOWR('T', 0x44, struct dmabuf_test_query)
-/* These two take a pointer to the fd. */
+/* The next two take a pointer to the fd. */
 #define DMABUF_TEST_SIGNAL _IOW('T', 0x45, __s32)
 #define DMABUF_TEST_REVOKE _IOW('T', 0x46, __s32)
+#define DMABUF_TEST_IMPORT _IOW('T', 0x47, struct dmabuf_test_import)
 
 #endif

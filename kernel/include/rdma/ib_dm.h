@@ -10,7 +10,6 @@
 #include <rdma/ib_verbs.h>
 
 struct dma_buf;
-struct dma_buf_attachment;
 
 /* For upper-layer protocols (ULPs) */
 struct ib_dm *ib_alloc_dm(struct ib_device *device,
@@ -34,6 +33,5 @@ struct ib_mr *ib_dm_create_mr(struct ib_pd *pd, struct ib_dm *dm,
 
 /* dm_dmabuf.c */
 void ib_dm_revoke_dmabufs(struct ib_dm *dm);
-void ib_umem_dmabuf_unsupported_move_notify(struct dma_buf_attachment *attach);
 
 #endif /* IB_DM_H */

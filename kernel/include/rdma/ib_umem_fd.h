@@ -13,6 +13,7 @@
 #include <linux/iosys-map.h>
 #include <linux/rcupdate.h>
 #include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 
 struct dma_buf;

@@ -10,9 +10,10 @@
  * holds a reference in ib_dm_dmabuf.users, and gets it under the reservation lock,
  * while ib_dm_dmabuf.dm is set.
  *
- * The wait ends because an importer gives everything back when it is told
- * (move_notify).  An importer that cannot be told is refused, and so is one that is
- * known to keep what it has.
+ * The wait ends because an importer gives everything back soon after it is told
+ * (invalidate_mappings), as dma_buf_invalidate_mappings() asks of each.  An importer
+ * that cannot be told keeps the memory as long as a process likes, so it is refused:
+ * this is one that pins for good, for instance ib_umem_dmabuf_get_pinned().
  *
  * The memory does not move, so a pin costs nothing.  System memory is mapped for
  * DMA as any other.  A range of a BAR is mapped for an importer that asks for
@@ -34,7 +35,7 @@
 #include <rdma/ib_dm.h>
 #include <rdma/ib_umem.h>
 
-MODULE_IMPORT_NS(DMA_BUF);
+MODULE_IMPORT_NS("DMA_BUF");
 
 /**
  * struct ib_dm_dmabuf - what a dma-buf knows of its DM
@@ -82,37 +83,12 @@ static struct ib_dm *ib_dm_of(struct dma_buf *dmabuf)
 	return exp->dm;
 }
 
-/**
- * ib_umem_dmabuf_unsupported_move_notify - of an importer that keeps its pin
- * @attach: its attachment, with a struct ib_umem_dmabuf
- *
- * The exporters of device memory refuse importers with this op: a free would wait
- * for them, and a process may hold them as long as it likes.
- *
- * Context: holds the reservation lock.
- */
-void ib_umem_dmabuf_unsupported_move_notify(struct dma_buf_attachment *attach)
-{
-	struct ib_umem_dmabuf *umem_dmabuf = attach->importer_priv;
-
-	ibdev_warn_ratelimited(umem_dmabuf->umem.ibdev,
-			       "Invalidate callback should not be called when memory is pinned\n");
-}
-EXPORT_SYMBOL(ib_umem_dmabuf_unsupported_move_notify);
-
-/* Whether a revoke gets the memory back from the importer. */
-static bool ib_dm_can_revoke(const struct dma_buf_attachment *attach)
-{
-	return attach->importer_ops && attach->importer_ops->move_notify !=
-				       ib_umem_dmabuf_unsupported_move_notify;
-}
-
 static int ib_dm_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attach)
 {
 	struct ib_dm *dm;
 	int ret = 0;
 
-	if (!ib_dm_can_revoke(attach))
+	if (!dma_buf_attach_revocable(attach))
 		return -EOPNOTSUPP;
 
 	ret = dma_resv_lock_interruptible(dmabuf->resv, NULL);
@@ -211,7 +187,7 @@ static struct sg_table *ib_dm_map(struct dma_buf_attachment *attach,
 	if (!dm)
 		return ERR_PTR(-ENODEV);
 
-	sgt = kzalloc(sizeof(*sgt), GFP_KERNEL);
+	sgt = kzalloc_obj(*sgt);
 	if (!sgt)
 		return ERR_PTR(-ENOMEM);
 
@@ -335,7 +311,7 @@ struct dma_buf *ib_dm_export(struct ib_dm *dm)
 	if (!dm->size)
 		return ERR_PTR(-EOPNOTSUPP);
 
-	exp = kzalloc(sizeof(*exp), GFP_KERNEL);
+	exp = kzalloc_obj(*exp);
 	if (!exp)
 		return ERR_PTR(-ENOMEM);
 
@@ -369,7 +345,7 @@ static void ib_dm_revoke(struct ib_dm_dmabuf *exp)
 
 	dma_resv_lock(resv, NULL);
 	exp->dm = NULL;
-	dma_buf_move_notify(exp->dmabuf);
+	dma_buf_invalidate_mappings(exp->dmabuf);
 	/* An importer may still have work on the way. */
 	dma_resv_wait_timeout(resv, DMA_RESV_USAGE_BOOKKEEP, false,
 			      MAX_SCHEDULE_TIMEOUT);

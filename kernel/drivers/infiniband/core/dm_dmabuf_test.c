@@ -36,7 +36,7 @@ static struct ib_dm *test_alloc_dm(struct ib_device *device,
 				   struct ib_dm_alloc_attr *attr,
 				   struct uverbs_attr_bundle *attrs)
 {
-	struct ib_dm *dm = kzalloc(sizeof(*dm), GFP_KERNEL);
+	struct ib_dm *dm = kzalloc_obj(*dm);
 
 	if (!dm)
 		return ERR_PTR(-ENOMEM);
@@ -100,7 +100,7 @@ static void importer_work(struct work_struct *work)
 	dma_resv_unlock(imp->dmabuf->resv);
 }
 
-static void importer_move_notify(struct dma_buf_attachment *attach)
+static void importer_invalidate(struct dma_buf_attachment *attach)
 {
 	struct dm_importer *imp = attach->importer_priv;
 
@@ -113,7 +113,7 @@ static void importer_move_notify(struct dma_buf_attachment *attach)
 
 static const struct dma_buf_attach_ops importer_ops = {
 	.allow_peer2peer = true,
-	.move_notify = importer_move_notify,
+	.invalidate_mappings = importer_invalidate,
 };
 
 /**
@@ -307,7 +307,7 @@ static void test_export_of_a_hidden_dm(struct kunit *test)
 
 /* Import */
 
-static void test_attach_needs_move_notify(struct kunit *test)
+static void test_attach_needs_invalidate_mappings(struct kunit *test)
 {
 	struct dm_fixture *f = test->priv;
 	struct dm_importer *imp = new_importer(test, 0);
@@ -317,12 +317,11 @@ static void test_attach_needs_move_notify(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, importer_attach(test, imp));
 }
 
-/* It is told, and does nothing. */
-static void test_attach_needs_to_give_back(struct kunit *test)
+/* It pins for good, so it has no way to be told. */
+static void test_attach_refuses_a_pinned_importer(struct kunit *test)
 {
 	static const struct dma_buf_attach_ops keeper_ops = {
 		.allow_peer2peer = true,
-		.move_notify = ib_umem_dmabuf_unsupported_move_notify,
 	};
 	struct dm_fixture *f = test->priv;
 	struct dm_importer *imp = new_importer(test, 0);
@@ -477,7 +476,7 @@ static void test_free_waits_for_a_fence(struct kunit *test)
 	struct dm_importer *imp = new_user(test, 0);
 	struct dm_fence *fence;
 
-	fence = kzalloc(sizeof(*fence), GFP_KERNEL); /* freed with its last reference */
+	fence = kzalloc_obj(*fence); /* freed with its last reference */
 	KUNIT_ASSERT_NOT_NULL(test, fence);
 	spin_lock_init(&fence->lock);
 	INIT_DELAYED_WORK(&fence->work, dm_fence_work);
@@ -560,7 +559,7 @@ static void test_release_races_free(struct kunit *test)
 		KUNIT_EXPECT_NOT_ERR_OR_NULL(test, put.dmabuf);
 		if (IS_ERR(put.dmabuf))
 			break;
-		queue_work(system_unbound_wq, &put.work);
+		queue_work(system_dfl_wq, &put.work);
 		if (i % 2)
 			cpu_relax();
 		else
@@ -575,8 +574,8 @@ static void test_release_races_free(struct kunit *test)
 static struct kunit_case dm_dmabuf_cases[] = {
 	KUNIT_CASE(test_export),
 	KUNIT_CASE(test_export_of_a_hidden_dm),
-	KUNIT_CASE(test_attach_needs_move_notify),
-	KUNIT_CASE(test_attach_needs_to_give_back),
+	KUNIT_CASE(test_attach_needs_invalidate_mappings),
+	KUNIT_CASE(test_attach_refuses_a_pinned_importer),
 	KUNIT_CASE(test_vmap_needs_a_pin),
 	KUNIT_CASE(test_map_of_system_memory),
 	KUNIT_CASE(test_map_of_a_bar_without_a_path),

@@ -51,7 +51,7 @@ static int dma_exporter_pin(struct dma_buf_attachment *attach)
 	struct dma_exporter *exp = attach->dmabuf->priv;
 
 	if (exp->pin_moves)
-		dma_buf_move_notify(attach->dmabuf);
+		dma_buf_invalidate_mappings(attach->dmabuf);
 	exp->pinned += !exp->pin_err;
 	return exp->pin_err;
 }
@@ -72,7 +72,7 @@ static struct sg_table *dma_exporter_map(struct dma_buf_attachment *attach,
 	if (exp->map_err)
 		return ERR_PTR(exp->map_err);
 
-	sgt = kzalloc(sizeof(*sgt), GFP_KERNEL);
+	sgt = kzalloc_obj(*sgt);
 	if (!sgt || sg_alloc_table_from_pages(sgt, &exp->page, 1, 0, PAGE_SIZE,
 					      GFP_KERNEL)) {
 		kfree(sgt);
@@ -119,7 +119,7 @@ static const struct dma_buf_ops dma_exporter_ops = {
  * @buffer: its buffer, as the core lends it, with the reference of the test
  * @ibdev: the RDMA device
  * @dma: another device, which does the DMA
- * @moves: calls of dma_test_move_notify()
+ * @moves: calls of dma_test_invalidate()
  * @revokes: calls of dma_test_revoke()
  */
 struct dma_fixture {
@@ -202,11 +202,11 @@ static void check_imported(struct kunit *test, struct ib_umem_dmabuf *umem,
 static void move(struct dma_buf *dmabuf)
 {
 	dma_resv_lock(dmabuf->resv, NULL);
-	dma_buf_move_notify(dmabuf);
+	dma_buf_invalidate_mappings(dmabuf);
 	dma_resv_unlock(dmabuf->resv);
 }
 
-static void dma_test_move_notify(struct dma_buf_attachment *attach)
+static void dma_test_invalidate(struct dma_buf_attachment *attach)
 {
 	struct ib_umem_dmabuf *umem = attach->importer_priv;
 	struct dma_fixture *f = umem->private;
@@ -217,7 +217,7 @@ static void dma_test_move_notify(struct dma_buf_attachment *attach)
 
 static const struct dma_buf_attach_ops dma_test_attach_ops = {
 	.allow_peer2peer = true,
-	.move_notify = dma_test_move_notify,
+	.invalidate_mappings = dma_test_invalidate,
 };
 
 static void test_dynamic(struct kunit *test)
@@ -240,16 +240,6 @@ static void test_dynamic(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, f->exp.mapped, 0);
 
 	ib_umem_release(&umem->umem);
-}
-
-static void test_dynamic_needs_move_notify(struct kunit *test)
-{
-	static const struct dma_buf_attach_ops none = {};
-	struct dma_fixture *f = test->priv;
-
-	KUNIT_EXPECT_EQ(test, PTR_ERR(ib_umem_dmabuf_get_buffer(f->ibdev, f->dma,
-								&f->buffer, &none)),
-			-EINVAL);
 }
 
 static void test_pinned(struct kunit *test)
@@ -331,7 +321,6 @@ static void test_revocable_moves_in_its_pin(struct kunit *test)
 
 static struct kunit_case umem_dmabuf_cases[] = {
 	KUNIT_CASE(test_dynamic),
-	KUNIT_CASE(test_dynamic_needs_move_notify),
 	KUNIT_CASE(test_pinned),
 	KUNIT_CASE(test_pinned_fails),
 	KUNIT_CASE(test_revocable),

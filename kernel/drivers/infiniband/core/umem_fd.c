@@ -146,21 +146,22 @@ EXPORT_SYMBOL(ib_mr_buffer_put);
  * @device: device that will use the memory
  * @buffer: the memory, lent by the core; not a dma-buf
  *
- * The memory is pinned and mapped for DMA, as by ib_umem_get(). The caller
+ * The memory is pinned and mapped for DMA, as by ib_umem_get_va(). The caller
  * releases the umem with ib_umem_release().
  *
  * Context: process context of the user, may sleep.
  *
  * Return: the umem, or an ERR_PTR:
  * -EOPNOTSUPP: a dma-buf, which a driver takes by one of the functions for it;
- *	or on-demand access to a file in memory
+ *	on-demand access to a file in memory; or DMA of the device would go through
+ *	bounce buffers, see ib_device.cc_dma_bounce
  * -ENOMEM: out of memory; more pages than RLIMIT_MEMLOCK allows; or no free huge
  *	page for a hole of a file
  * -EPERM: the process may not lock any memory; or the access writes and the file
  *	is sealed against writing
  * -ERANGE: the file was truncated meanwhile
  * -EINTR: the process is being killed
- * or another error of ib_umem_get(), or of the allocation for a hole of a file,
+ * or another error of ib_umem_get_va(), or of the allocation for a hole of a file,
  * -ENOSPC if the file system is full
  */
 struct ib_umem *ib_umem_get_buffer(struct ib_device *device,
@@ -168,8 +169,8 @@ struct ib_umem *ib_umem_get_buffer(struct ib_device *device,
 {
 	switch (buffer->type) {
 	case IB_UVERBS_BUFFER_TYPE_VA:
-		return ib_umem_get(device, buffer->addr, buffer->length,
-				   buffer->access);
+		return ib_umem_get_va(device, buffer->addr, buffer->length,
+				      buffer->access);
 	case IB_UVERBS_BUFFER_TYPE_MEMFD:
 		if (buffer->access & IB_ACCESS_ON_DEMAND)
 			break;

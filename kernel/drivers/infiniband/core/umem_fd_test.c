@@ -257,7 +257,7 @@ static void test_buf_revoke(struct dma_buf *dmabuf)
 
 	dma_resv_lock(dmabuf->resv, NULL);
 	buf->revoked = true;
-	dma_buf_move_notify(dmabuf);
+	dma_buf_invalidate_mappings(dmabuf);
 	dma_resv_unlock(dmabuf->resv);
 }
 
@@ -510,7 +510,7 @@ static void test_other_type(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, get_buffer_err(&desc, 0, 0), -EBADFD);
 
 	desc.type = IB_UVERBS_BUFFER_TYPE_DMABUF;
-	desc.fd = install(test, shmem_file_setup("kunit", PAGE_SIZE, 0));
+	desc.fd = install(test, shmem_file_setup("kunit", PAGE_SIZE, EMPTY_VMA_FLAGS));
 	KUNIT_EXPECT_EQ(test, get_buffer_err(&desc, 0, 0), -EBADFD);
 }
 

@@ -5,7 +5,7 @@
  * To register such memory by address, the process has to map it, and the
  * mapping decides what is pinned.  Here the user specifies the file itself: its
  * folios are looked up in the page cache, or allocated where the file has a
- * hole, and pinned.  The rest is as with ib_umem_get(): an sg_table that is
+ * hole, and pinned.  The rest is as with ib_umem_get_va(): an sg_table that is
  * mapped for DMA, and pages that count in pinned_vm of the process.
  *
  * As with all pinned memory, the folios stay whatever happens to the file.  If
@@ -215,10 +215,8 @@ static int ib_memfd_pin_unsealed(struct ib_umem *umem, struct file *file)
 	return ret;
 }
 
-static int ib_umem_memfd_init(struct ib_umem *umem, struct file *file,
-			      unsigned int access)
+static int ib_umem_memfd_init(struct ib_umem *umem, struct file *file)
 {
-	unsigned long dma_attr = 0;
 	int ret;
 
 	ret = ib_memfd_charge(umem);
@@ -229,10 +227,8 @@ static int ib_umem_memfd_init(struct ib_umem *umem, struct file *file,
 	if (ret)
 		goto err_unpin;
 
-	if (access & IB_ACCESS_RELAXED_ORDERING)
-		dma_attr |= DMA_ATTR_WEAK_ORDERING;
 	ret = ib_dma_map_sgtable_attrs(umem->ibdev, &umem->sgt_append.sgt,
-				       DMA_BIDIRECTIONAL, dma_attr);
+				       DMA_BIDIRECTIONAL, umem->dma_attrs);
 	if (!ret)
 		return 0;
 
@@ -257,10 +253,14 @@ struct ib_umem *ib_umem_memfd_get(struct ib_device *device,
 	struct ib_umem *umem;
 	int ret;
 
+	/* The device would see bounce buffers, which nobody copies from or to. */
+	if (device->cc_dma_bounce)
+		return ERR_PTR(-EOPNOTSUPP);
+
 	if (!can_do_mlock())
 		return ERR_PTR(-EPERM);
 
-	umem = kzalloc(sizeof(*umem), GFP_KERNEL);
+	umem = kzalloc_obj(*umem);
 	if (!umem)
 		return ERR_PTR(-ENOMEM);
 
@@ -270,8 +270,11 @@ struct ib_umem *ib_umem_memfd_get(struct ib_device *device,
 	umem->address = buffer->addr;
 	umem->writable = ib_access_writable(buffer->access);
 	umem->is_memfd = 1;
+	umem->dma_attrs = DMA_ATTR_REQUIRE_COHERENT;
+	if (buffer->access & IB_ACCESS_RELAXED_ORDERING)
+		umem->dma_attrs |= DMA_ATTR_WEAK_ORDERING;
 
-	ret = ib_umem_memfd_init(umem, buffer->file, buffer->access);
+	ret = ib_umem_memfd_init(umem, buffer->file);
 	if (!ret)
 		return umem;
 
@@ -289,7 +292,7 @@ struct ib_umem *ib_umem_memfd_get(struct ib_device *device,
 void ib_umem_memfd_release(struct ib_umem *umem)
 {
 	ib_dma_unmap_sgtable_attrs(umem->ibdev, &umem->sgt_append.sgt,
-				   DMA_BIDIRECTIONAL, 0);
+				   DMA_BIDIRECTIONAL, umem->dma_attrs);
 	ib_memfd_unpin(umem, umem->writable);
 	ib_memfd_uncharge(umem);
 	kfree(umem);

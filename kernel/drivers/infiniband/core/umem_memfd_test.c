@@ -162,6 +162,7 @@ static const struct file_case file_cases[] = {
 	{ "sealed, to read", 0, 1, RD, F_SEAL_WRITE, O_RDWR },
 	{ "on demand", 0, 1, IB_ACCESS_ON_DEMAND, 0, O_RDWR, -EOPNOTSUPP },
 	{ "size sealed", 0, 1, WR, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL, O_RDWR },
+	{ "relaxed ordering", 0, 1, WR | IB_ACCESS_RELAXED_ORDERING, 0, O_RDWR },
 };
 
 KUNIT_ARRAY_PARAM_DESC(file, file_cases, name);
@@ -206,6 +207,10 @@ static void check_file_umem(struct kunit *test, const struct file_case *c,
 	KUNIT_EXPECT_EQ(test, umem->length, c->length);
 	KUNIT_EXPECT_EQ(test, umem->iova, c->offset);
 	KUNIT_EXPECT_EQ(test, (bool)umem->writable, ib_access_writable(c->access));
+	KUNIT_EXPECT_EQ(test, umem->dma_attrs,
+			DMA_ATTR_REQUIRE_COHERENT |
+				(c->access & IB_ACCESS_RELAXED_ORDERING ?
+					 DMA_ATTR_WEAK_ORDERING : 0));
 	KUNIT_EXPECT_EQ(test, check_file_pages(test, umem, mapping), pages);
 	KUNIT_EXPECT_EQ(test, atomic64_read(&current->mm->pinned_vm), pages);
 }
@@ -241,7 +246,8 @@ static void test_file(struct kunit *test)
 	struct file *file;
 
 	attach_mm(test);
-	file = shmem_file_setup("kunit", FILE_SIZE, VM_NORESERVE);
+	file = shmem_file_setup("kunit", FILE_SIZE,
+				mk_vma_flags(VMA_NORESERVE_BIT));
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, file);
 	SHMEM_I(file_inode(file))->seals = c->seals;
 	file = reopen(test, file, c->flags);
@@ -268,7 +274,8 @@ static void test_truncated(struct kunit *test)
 	struct file *file;
 
 	attach_mm(test);
-	file = shmem_file_setup("kunit", 2 * PAGE_SIZE, VM_NORESERVE);
+	file = shmem_file_setup("kunit", 2 * PAGE_SIZE,
+				mk_vma_flags(VMA_NORESERVE_BIT));
 	desc.fd = install(test, file);
 	umem = get_umem(new_device(test), &desc, WR);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, umem);
@@ -283,10 +290,30 @@ static void test_truncated(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, atomic64_read(&current->mm->pinned_vm), 0);
 }
 
+/* In a guest with encrypted memory DMA goes through bounce buffers. */
+static void test_bounced(struct kunit *test)
+{
+	struct ib_uverbs_buffer_desc desc = {
+		.type = IB_UVERBS_BUFFER_TYPE_MEMFD,
+		.length = 1,
+	};
+	struct ib_device *device = new_device(test);
+	struct file *file;
+
+	attach_mm(test);
+	file = shmem_file_setup("kunit", FILE_SIZE,
+				mk_vma_flags(VMA_NORESERVE_BIT));
+	desc.fd = install(test, file);
+	device->cc_dma_bounce = 1;
+	KUNIT_EXPECT_EQ(test, PTR_ERR(get_umem(device, &desc, WR)), -EOPNOTSUPP);
+	check_file_free(test, file->f_mapping);
+}
+
 static struct kunit_case umem_memfd_cases[] = {
 	KUNIT_CASE_PARAM(test_pages, layout_gen_params),
 	KUNIT_CASE_PARAM(test_file, file_gen_params),
 	KUNIT_CASE(test_truncated),
+	KUNIT_CASE(test_bounced),
 	{}
 };
 

@@ -9,8 +9,8 @@
  * released.
  *
  * An exporter that takes pinned memory back, for instance because its device goes
- * away, calls move_notify.  When that returns nobody uses the mapping any more:
- * every access is in an RCU read-side critical section, which begins with
+ * away, calls invalidate_mappings.  When that returns nobody uses the mapping any
+ * more: every access is in an RCU read-side critical section, which begins with
  * ib_umem_vmap_revoked().
  *
  * The bytes may be in system memory or in I/O memory, as the iosys_map says.
@@ -66,7 +66,7 @@ static void ib_umem_vmap_revoke(struct dma_buf_attachment *attach)
 
 /* Without allow_peer2peer the exporter pins the buffer where the CPU reaches it. */
 static const struct dma_buf_attach_ops ib_umem_vmap_attach_ops = {
-	.move_notify = ib_umem_vmap_revoke,
+	.invalidate_mappings = ib_umem_vmap_revoke,
 };
 
 /*
@@ -189,7 +189,7 @@ struct ib_umem *ib_umem_vmap_get(struct ib_device *device,
 	if (!dmabuf->ops->vmap)
 		return ERR_PTR(-ENXIO);
 
-	vmap = kzalloc(sizeof(*vmap), GFP_KERNEL);
+	vmap = kzalloc_obj(*vmap);
 	if (!vmap)
 		return ERR_PTR(-ENOMEM);
 

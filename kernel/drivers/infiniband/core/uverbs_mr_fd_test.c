@@ -3,7 +3,7 @@
  * KUnit tests of the core's part of registration by file descriptor
  *
  * The devices here have ops that remember what the core passes to them: a device
- * with reg_user_mr_fd, one with upstream's reg_user_mr_dmabuf only, one with
+ * with reg_user_mr_fd, one with the older reg_user_mr_dmabuf only, one with
  * neither.  The last cases fail a rereg in the middle.
  */
 
@@ -37,6 +37,7 @@ static struct ib_mr *op_reg_fd(struct ib_pd *pd,
 
 static struct ib_mr *op_reg_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
 				   u64 iova, int fd, int access,
+				   struct ib_dmah *dmah,
 				   struct uverbs_attr_bundle *attrs)
 {
 	seen.calls++;
@@ -129,6 +130,22 @@ static void test_caps(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, uverbs_buffer_caps(pd->device, U32_MAX), 0);
 }
 
+/* In a guest with encrypted memory only a dma-buf can be there for the device. */
+static void test_caps_of_a_bouncing_device(struct kunit *test)
+{
+	struct ib_pd *pd = new_pd(test);
+	u32 type;
+
+	pd->device->ops.reg_user_mr_fd = op_reg_fd;
+	pd->device->cc_dma_bounce = 1;
+	for (type = 0; type < IB_MR_BUFFER_TYPES; type++) {
+		pd->device->mr_buffer_caps[type] = IB_UVERBS_BUFFER_CAP_REG;
+		KUNIT_EXPECT_EQ(test, uverbs_buffer_caps(pd->device, type),
+				type == IB_UVERBS_BUFFER_TYPE_DMABUF ?
+				IB_UVERBS_BUFFER_CAP_REG : 0);
+	}
+}
+
 static void test_op_for_fds(struct kunit *test)
 {
 	struct ib_pd *pd = new_pd(test);
@@ -147,9 +164,10 @@ static void test_op_for_fds(struct kunit *test)
 	/* The core's reference is gone; the fd has the only one. */
 	KUNIT_EXPECT_EQ(test, file_count(seen.buffer.dmabuf->file), 1);
 
-	/* It also serves the older method, whose user may have a read-only fd. */
+	/* It also serves the older op, whose user may have a read-only fd. */
 	desc.fd = export_fd(test, O_RDONLY);
-	mr = uverbs_reg_dmabuf_mr(pd, 8, PAGE_SIZE, 8, desc.fd, WR, NULL);
+	mr = uverbs_reg_dmabuf_by_fd_op(pd, 8, PAGE_SIZE, 8, desc.fd, WR, NULL,
+					NULL);
 	KUNIT_EXPECT_PTR_EQ(test, mr, &mr_by_fd);
 	KUNIT_EXPECT_EQ(test, seen.calls, 2);
 	KUNIT_EXPECT_EQ(test, file_count(seen.buffer.dmabuf->file), 1);
@@ -209,7 +227,7 @@ static void test_dmabuf_errors(struct kunit *test)
 {
 	struct ib_pd *pd = new_pd(test);
 	int fd = export_fd(test, O_RDWR);
-	int other = install(test, shmem_file_setup("kunit", PAGE_SIZE, 0));
+	int other = install(test, shmem_file_setup("kunit", PAGE_SIZE, EMPTY_VMA_FLAGS));
 	static const struct {
 		u64 offset, length, iova;
 	} bad[] = {
@@ -219,19 +237,23 @@ static void test_dmabuf_errors(struct kunit *test)
 		{ TOP_PAGE, PAGE_SIZE, 0 },
 		{ 0, PAGE_SIZE, TOP_PAGE },
 	};
+	struct ib_dmah dmah = {};
 	struct ib_mr *mr;
 	int i;
 
 	pd->device->ops.reg_user_mr_fd = op_reg_fd;
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
-		mr = uverbs_reg_dmabuf_mr(pd, bad[i].offset, bad[i].length,
-					  bad[i].iova, fd, WR, NULL);
+		mr = uverbs_reg_dmabuf_by_fd_op(pd, bad[i].offset, bad[i].length,
+						bad[i].iova, fd, WR, NULL, NULL);
 		KUNIT_EXPECT_EQ_MSG(test, PTR_ERR(mr), -EINVAL, "case %d", i);
 	}
-	KUNIT_EXPECT_EQ(test, -EINVAL,
-			PTR_ERR(uverbs_reg_dmabuf_mr(pd, 0, 1, 0, other, WR, NULL)));
-	KUNIT_EXPECT_EQ(test, -EBADF,
-			PTR_ERR(uverbs_reg_dmabuf_mr(pd, 0, 1, 0, -1, WR, NULL)));
+	mr = uverbs_reg_dmabuf_by_fd_op(pd, 0, 1, 0, other, WR, NULL, NULL);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(mr), -EINVAL);
+	mr = uverbs_reg_dmabuf_by_fd_op(pd, 0, 1, 0, -1, WR, NULL, NULL);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(mr), -EBADF);
+	/* The MR would be without the hints of the handle. */
+	mr = uverbs_reg_dmabuf_by_fd_op(pd, 0, 1, 0, fd, WR, &dmah, NULL);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(mr), -EOPNOTSUPP);
 	KUNIT_EXPECT_EQ(test, seen.calls, 0);
 }
 
@@ -420,8 +442,23 @@ static void test_rereg_cannot(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, seen.calls, 0);
 }
 
+/* Another MR, or the same with other memory, would be without the DMA handle. */
+static void test_rereg_refuses_a_dma_handle(struct kunit *test)
+{
+	struct rereg_fixture *f = new_rereg(test);
+	struct ib_dmah dmah = {};
+
+	f->mr.dmah = &dmah;
+	KUNIT_EXPECT_EQ(test, rereg(f, IB_MR_REREG_SUPPORTED), -EOPNOTSUPP);
+	KUNIT_EXPECT_EQ(test, rereg(f, IB_MR_REREG_PD), -EOPNOTSUPP);
+	KUNIT_EXPECT_EQ(test, seen.calls, 0);
+	KUNIT_EXPECT_PTR_EQ(test, f->mr.dmah, &dmah);
+	check_unchanged(test, f);
+}
+
 static struct kunit_case uverbs_mr_fd_cases[] = {
 	KUNIT_CASE(test_caps),
+	KUNIT_CASE(test_caps_of_a_bouncing_device),
 	KUNIT_CASE(test_op_for_fds),
 	KUNIT_CASE(test_op_for_dmabufs),
 	KUNIT_CASE(test_no_op),
@@ -431,6 +468,7 @@ static struct kunit_case uverbs_mr_fd_cases[] = {
 	KUNIT_CASE(test_rereg_in_place),
 	KUNIT_CASE(test_rereg_keeps_memory),
 	KUNIT_CASE(test_rereg_cannot),
+	KUNIT_CASE(test_rereg_refuses_a_dma_handle),
 	{}
 };
 

@@ -7,16 +7,15 @@
  * and an rkey.  The core checks the request and looks the fd up, see umem_fd.c,
  * and the driver makes the MR.
  *
- * A driver has the op reg_user_mr_fd, or upstream's op for a dma-buf only, or
- * both.  The core serves each of the two methods, REG_MR_FD and REG_DMABUF_MR, by
- * the op that is there.
+ * A driver has the op reg_user_mr_fd, or the older op for a dma-buf only, or both.
+ * REG_MR_FD is served by the op that is there.  The older methods, REG_DMABUF_MR
+ * and REG_MR, call the older op, for which a driver may use
+ * uverbs_reg_dmabuf_by_fd_op().
  *
  * The methods have the highest numbers that the API has room for, see
  * UVERBS_API_METHOD_KEY_NUM_CORE.
  */
 
-#include <linux/dma-buf.h>
-#include <linux/overflow.h>
 #include <rdma/ib_umem_fd.h>
 #include <rdma/uverbs_std_types.h>
 #include "rdma_core.h"
@@ -38,6 +37,9 @@ u32 uverbs_buffer_caps(const struct ib_device *device, u32 type)
 		return 0;
 	if (type == IB_UVERBS_BUFFER_TYPE_MEMFD &&
 	    !IS_ENABLED(CONFIG_INFINIBAND_MEMFD))
+		return 0;
+	/* Pages that a CPU wrote to are not what the device would read. */
+	if (type != IB_UVERBS_BUFFER_TYPE_DMABUF && device->cc_dma_bounce)
 		return 0;
 	if (device->ops.reg_user_mr_fd)
 		return device->mr_buffer_caps[type];
@@ -62,7 +64,8 @@ static struct ib_mr *uverbs_reg_by_dmabuf_op(struct ib_pd *pd,
 
 	return pd->device->ops.reg_user_mr_dmabuf(pd, buffer->addr,
 						  buffer->length, buffer->iova,
-						  fd, buffer->access, attrs);
+						  fd, buffer->access, NULL,
+						  attrs);
 }
 
 /**
@@ -114,78 +117,6 @@ struct ib_mr *uverbs_reg_mr_fd(struct ib_pd *pd,
 		mr = uverbs_reg_by_dmabuf_op(pd, &buffer, desc->fd, attrs);
 	ib_mr_buffer_put(&buffer);
 	return mr;
-}
-
-/**
- * uverbs_reg_dmabuf_by_fd_op - register a dma-buf by the op reg_user_mr_fd
- * @pd: protection domain, held by the caller during the call; its device has the
- *	op, and can register a dma-buf, see uverbs_buffer_caps()
- * @offset: where the region begins in the dma-buf, in bytes
- * @length: length of the region in bytes
- * @iova: address of the first byte; equal to @offset modulo PAGE_SIZE
- * @fd: the dma-buf
- * @access: enum ib_access_flags, checked by the caller
- * @attrs: the call, for the driver
- *
- * This is UVERBS_METHOD_REG_DMABUF_MR where the op reg_user_mr_dmabuf does not
- * serve: the driver does not have it, or has it for some of its devices only, and
- * then its op calls this.
- *
- * Programs know the errors of the method from the drivers that have the op, so
- * they are the same here: -EINVAL for every mistake but an fd that is not open. As
- * with those drivers, the mode of the fd does not count.
- *
- * Context: as uverbs_reg_mr_fd().
- *
- * Return: the MR, or an ERR_PTR:
- * -EBADF: @fd is not open
- * -EINVAL: @fd is not a dma-buf; @length is 0; the region ends after the end of
- *	the dma-buf, or @iova + @length does not fit in 64 bits
- * or an error of the driver.
- */
-struct ib_mr *uverbs_reg_dmabuf_by_fd_op(struct ib_pd *pd, u64 offset,
-					 u64 length, u64 iova, int fd,
-					 unsigned int access,
-					 struct uverbs_attr_bundle *attrs)
-{
-	struct ib_mr_buffer buffer = {
-		.type = IB_UVERBS_BUFFER_TYPE_DMABUF,
-		.addr = offset,
-		.length = length,
-		.iova = iova,
-		.access = access,
-	};
-	struct ib_mr *mr;
-	u64 end;
-
-	buffer.dmabuf = dma_buf_get(fd);
-	if (IS_ERR(buffer.dmabuf))
-		return ERR_CAST(buffer.dmabuf);
-
-	if (!length || check_add_overflow(iova, length, &end) ||
-	    check_add_overflow(offset, length, &end) ||
-	    end > buffer.dmabuf->size)
-		mr = ERR_PTR(-EINVAL);
-	else
-		mr = pd->device->ops.reg_user_mr_fd(pd, &buffer, attrs);
-	dma_buf_put(buffer.dmabuf);
-	return mr;
-}
-EXPORT_SYMBOL(uverbs_reg_dmabuf_by_fd_op);
-
-/* UVERBS_METHOD_REG_DMABUF_MR for every device; see uverbs_reg_dmabuf_by_fd_op() */
-struct ib_mr *uverbs_reg_dmabuf_mr(struct ib_pd *pd, u64 offset, u64 length,
-				   u64 iova, int fd, unsigned int access,
-				   struct uverbs_attr_bundle *attrs)
-{
-	const struct ib_device_ops *ops = &pd->device->ops;
-
-	if (ops->reg_user_mr_dmabuf)
-		return ops->reg_user_mr_dmabuf(pd, offset, length, iova, fd,
-					       access, attrs);
-
-	return uverbs_reg_dmabuf_by_fd_op(pd, offset, length, iova, fd, access,
-					  attrs);
 }
 
 static int UVERBS_HANDLER(UVERBS_METHOD_REG_MR_FD)(

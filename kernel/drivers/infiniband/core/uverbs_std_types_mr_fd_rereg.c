@@ -69,7 +69,7 @@ static int uverbs_rereg_by_op(struct ib_uobject *uobj, u32 flags,
  *	type of memory, the access flags are unknown or contradict each other;
  *	from the driver: memory windows are bound to the MR
  * -EOPNOTSUPP: the device cannot reregister, or not with such memory or access
- *	flags
+ *	flags; the MR has a DMA handle
  * -ENOMEM: out of memory
  * or another error of ib_mr_buffer_get() or of the driver;
  * or an error after which the MR gives no access and can only be destroyed:
@@ -90,7 +90,8 @@ int uverbs_rereg_mr_fd(struct ib_uobject *uobj, u32 flags, struct ib_pd *pd,
 	if (mr->revoked)
 		return -ENOTRECOVERABLE;
 
-	if (!device->ops.rereg_user_mr_fd)
+	/* The op has no DMA handle, so the MR could lose the one that it has. */
+	if (!device->ops.rereg_user_mr_fd || mr->dmah)
 		return -EOPNOTSUPP;
 
 	if (!(flags & IB_MR_REREG_PD))

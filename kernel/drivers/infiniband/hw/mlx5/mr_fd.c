@@ -8,9 +8,9 @@
  * registration.
  *
  * A dma-buf is imported in one of two ways.  A device that can page-fault follows
- * it: when the exporter moves the buffer, move_notify clears the entries of the
- * mkey, and the fault of the next access maps the buffer where it is then.  This is
- * upstream's import, by the same code.  A device that cannot page-fault pins the
+ * it: when the exporter moves the buffer, invalidate_mappings clears the entries of
+ * the mkey, and the fault of the next access maps the buffer where it is then.  This
+ * is upstream's import, by the same code.  A device that cannot page-fault pins the
  * buffer.  The exporter may still revoke it: then the mkey gives no access any
  * more, and is kept until dereg, so that nobody else gets its number.
  *
@@ -83,11 +83,14 @@ static int mlx5r_fill_pinned_mr(struct ib_pd *pd,
 				const struct ib_mr_buffer *buffer,
 				struct mlx5_ib_mr **mrp)
 {
+	unsigned long page_size;
 	struct mlx5_ib_mr *mr;
 
 	mr = mlx5r_alloc_cacheable_mr(pd, &umem_dmabuf->umem, buffer->iova,
 				      buffer->access,
-				      MLX5_MKC_ACCESS_MODE_MTT);
+				      MLX5_MKC_ACCESS_MODE_MTT,
+				      MLX5_MKC_PCIE_TPH_NO_STEERING_TAG_INDEX,
+				      MLX5_IB_NO_PH);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
 
@@ -97,10 +100,15 @@ static int mlx5r_fill_pinned_mr(struct ib_pd *pd,
 	ib_umem_dmabuf_set_revoke_locked(umem_dmabuf,
 					 mlx5r_revoke_pinned_dmabuf, mr);
 
-	if (!mlx5_umem_dmabuf_find_best_pgsz(umem_dmabuf))
+	/* The mkey has room for a list of pages of PAGE_SIZE. */
+	page_size = mlx5_umem_dmabuf_find_best_pgsz(umem_dmabuf,
+						    MLX5_MKC_ACCESS_MODE_MTT);
+	if (page_size < PAGE_SIZE)
 		return -EINVAL;
+	mr->page_shift = order_base_2(page_size);
 
-	return mlx5r_umr_update_mr_pas(mr, MLX5_IB_UPD_XLT_ENABLE);
+	return mlx5r_umr_update_mr_pas(mr, MLX5_IB_UPD_XLT_ENABLE,
+				       to_mpd(pd)->pdn);
 }
 
 static struct ib_mr *mlx5r_reg_pinned_dmabuf(struct ib_pd *pd,
@@ -142,7 +150,8 @@ static struct ib_mr *mlx5r_reg_moving_dmabuf(struct ib_pd *pd,
 		return ERR_CAST(umem_dmabuf);
 
 	return mlx5r_create_dmabuf_mr(pd, umem_dmabuf, buffer->iova,
-				      buffer->access, MLX5_MKC_ACCESS_MODE_MTT);
+				      buffer->access, MLX5_MKC_ACCESS_MODE_MTT,
+				      NULL);
 }
 
 static struct ib_mr *mlx5r_reg_dmabuf(struct ib_pd *pd,
@@ -168,7 +177,8 @@ static struct ib_mr *mlx5r_reg_file(struct ib_pd *pd,
 	if (IS_ERR(umem))
 		return ERR_CAST(umem);
 
-	ibmr = mlx5r_create_real_mr(pd, umem, buffer->iova, buffer->access);
+	ibmr = mlx5r_create_real_mr(pd, umem, buffer->iova, buffer->access,
+				    NULL);
 	if (IS_ERR(ibmr))
 		ib_umem_release(umem);
 	return ibmr;
@@ -210,7 +220,8 @@ struct ib_mr *mlx5r_reg_mr_buffer(struct ib_pd *pd,
 		return mlx5r_reg_file(pd, buffer);
 	case IB_UVERBS_BUFFER_TYPE_VA:
 		ibmr = mlx5_ib_reg_user_mr(pd, buffer->addr, buffer->length,
-					   buffer->iova, buffer->access, udata);
+					   buffer->iova, buffer->access, NULL,
+					   udata);
 		/* The mkey of all of the address space has no length. */
 		if (!IS_ERR(ibmr))
 			ibmr->length = buffer->length;

@@ -38,7 +38,7 @@ static struct ib_mr *mlx5r_rereg_move_umem(struct mlx5_ib_mr *mr,
 	struct ib_mr *new;
 	int err;
 
-	new = mlx5r_create_real_mr(pd, mr->umem, mr->ibmr.iova, access);
+	new = mlx5r_create_real_mr(pd, mr->umem, mr->ibmr.iova, access, NULL);
 	if (IS_ERR(new))
 		return new;
 
@@ -159,9 +159,13 @@ struct ib_mr *mlx5r_rereg_keep_memory(struct mlx5_ib_mr *mr, int flags,
 	struct mlx5_ib_dev *dev = mr_to_mdev(mr);
 	int err;
 
-	err = ib_umem_check_rereg(mr->umem, flags, access);
-	if (err)
-		return ERR_PTR(err);
+	/*
+	 * ib_umem_check_rereg() also refuses every dma-buf, for drivers whose rereg
+	 * does not exclude the exporter. Here it does.
+	 */
+	if (flags & IB_MR_REREG_ACCESS && ib_access_writable(access) &&
+	    mr->umem && !mr->umem->writable)
+		return ERR_PTR(-EACCES);
 
 	/* The children of an implicit MR have mkeys of their own. */
 	if (mr->is_odp_implicit ||

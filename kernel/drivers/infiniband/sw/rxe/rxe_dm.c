@@ -8,9 +8,11 @@
  * all DMs of a device have together, in whole pages.
  *
  * The memory of a process's DM belongs to its struct rxe_mmap_info, to which the DM
- * and each mapping have a reference.  So a process that frees a DM and keeps the
- * mapping sees no memory of anybody else, and the memory counts until the mapping
- * ends too.  The core frees a DM only when there is no MR on it any more.
+ * has a reference.  A mapping has references on the pages.  So a process that frees a
+ * DM and keeps the mapping keeps these pages, and sees no memory of anybody else.
+ * They are memory of the process then and do not count any more: a mapping can
+ * outlive the device, so it cannot give anything back to it.  The core frees a DM
+ * only when there is no MR on it any more.
  */
 
 #include <linux/iosys-map.h>

@@ -3,12 +3,12 @@
  * Memory regions from file descriptors: rxe's part
  *
  * The core lends a buffer that it has looked up, and rxe makes an MR of it.  Memory
- * of the process and a memfd are pages.  A dma-buf is mapped for the CPU
- * (struct ib_umem_vmap).  Packets access it in three ways, which are in this file:
- * copy, atomic operation, atomic write.  Their callers have checked the range and
- * hold a reference on the MR.  Dereg waits for this reference, and an exporter that
- * takes the memory back waits for rcu_read_unlock(), so the mapping outlives the
- * access.
+ * of the process and a memfd are pages (those of the process on demand, if its user
+ * likes).  A dma-buf is mapped for the CPU (struct ib_umem_vmap).  Packets access it
+ * in three ways, which are in this file: copy, atomic operation, atomic write.  Their
+ * callers have checked the range and hold a reference on the MR.  Dereg waits for this
+ * reference, and an exporter that takes the memory back waits for rcu_read_unlock(),
+ * so the mapping outlives the access.
  *
  * The memory may be I/O memory: access it with the iosys_map functions, not
  * with plain loads and stores, memcpy() or struct page.
@@ -130,6 +130,10 @@ struct rxe_mr_mem *rxe_mr_mem_get_buffer(struct ib_device *device,
 	struct rxe_mr_mem *mem;
 	struct ib_umem *umem;
 
+	if (buffer->type == IB_UVERBS_BUFFER_TYPE_VA)
+		return rxe_mr_mem_get_user(device, buffer->addr, buffer->length,
+					   buffer->access);
+
 	if (buffer->type == IB_UVERBS_BUFFER_TYPE_DMABUF)
 		umem = ib_umem_vmap_get(device, buffer);
 	else
@@ -195,8 +199,8 @@ struct ib_mr *rxe_mr_add_mem(struct ib_pd *ibpd, int access,
  * a dma-buf.
  *
  * Return: the MR, or an ERR_PTR:
- * -EOPNOTSUPP: rxe does not support such access: on demand, and flush of a
- *	dma-buf
+ * -EOPNOTSUPP: rxe does not support such access: on demand to memory with an fd,
+ *	and flush of a dma-buf
  * -EINVAL: the access is for persistent memory and this is not
  * or an error of ib_umem_vmap_get(), ib_umem_get_buffer() or rxe_mr_add_mem()
  */

@@ -73,8 +73,9 @@ struct ib_mr *rxe_mr_replace(struct rxe_mr *old, struct ib_pd *pd, int access,
  * Context: process context.
  *
  * Return: the memory, with a reference for the caller, or an ERR_PTR:
- * -EACCES: @access writes, and the memory was pinned for reading only
- * -EOPNOTSUPP: @access is not possible with a dma-buf
+ * -EACCES: @access writes, and the memory was registered for reading only
+ * -EOPNOTSUPP: @access is not possible with a dma-buf, or changes
+ *	IB_ACCESS_ON_DEMAND, which only a rereg with new memory can
  * -ENODEV: the exporter has taken the dma-buf back
  * -EINVAL: @access is for persistent memory and this is not
  */
@@ -92,7 +93,10 @@ struct rxe_mr_mem *rxe_mr_rereg_mem(struct rxe_mr *mr, int flags, int access)
 	return mr->mem;
 }
 
-/* The op rereg_user_mr. New memory is memory of the calling process. */
+/*
+ * The op rereg_user_mr. New memory is memory of the calling process, pinned or on
+ * demand as the access flags say.
+ */
 struct ib_mr *rxe_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				u64 length, u64 iova, int access,
 				struct ib_pd *pd, struct ib_udata *udata)

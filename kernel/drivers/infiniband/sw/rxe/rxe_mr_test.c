@@ -2,16 +2,18 @@
 /*
  * KUnit tests of the memory behind an MR: ranges, copies, atomic operations
  *
- * The test allocates the memory of an MR: as pages, as the mapping of a dma-buf
- * in system or in I/O memory, or as kernel addresses.  The memory consists of
+ * The test allocates the memory of an MR: as pages, pinned or on demand, as the
+ * mapping of a dma-buf in system or in I/O memory, or as kernel addresses.  The memory consists of
  * slots of one block; for pages the slots are not in order.  Each block has a
  * model.  A test does to the model, byte by byte, what it does to the MR, and
  * then compares all of both, which also shows writes to a wrong place.
  */
 
 #include <kunit/test.h>
+#include <linux/hmm.h>
 #include <linux/prandom.h>
 #include <rdma/ib_umem_fd.h>
+#include <rdma/ib_umem_odp.h>
 
 #include "rxe.h"
 #include "rxe_loc.h"
@@ -144,12 +146,14 @@ static void test_index(struct kunit *test)
 #define START 40 /* offset of the region in its first slot */
 #define LENGTH (3 * PAGE_SIZE + 16)
 #define GUARD 32 /* bytes to check before and after a write */
+#define USER_START (64 * PAGE_SIZE) /* of on-demand memory, in its process */
 #define ALIGNS 16
 #define LONGEST 33
 
 struct kind {
 	const char *name;
 	bool dma;
+	bool odp;
 	bool vmap;
 	bool iomem;
 	u64 iova; /* of the byte that is START bytes before the region */
@@ -158,6 +162,8 @@ struct kind {
 static const struct kind kinds[] = {
 	{ "pages" },
 	{ "pages at the top", .iova = -4 * PAGE_SIZE },
+	{ "on demand", .odp = true },
+	{ "on demand, at the top", .odp = true, .iova = -4 * PAGE_SIZE },
 	{ "kernel addresses", .dma = true },
 	{ "mapped", .vmap = true, .iova = 7 * PAGE_SIZE },
 	{ "mapped, at the top", .vmap = true, .iova = -4 * PAGE_SIZE },
@@ -167,22 +173,24 @@ static const struct kind kinds[] = {
 KUNIT_ARRAY_PARAM_DESC(kind, kinds, name);
 
 /* The kinds with bounds */
-static const void *user_gen_params(const void *prev, char *desc)
+static const void *user_gen_params(struct kunit *test, const void *prev,
+				   char *desc)
 {
-	const struct kind *kind = kind_gen_params(prev, desc);
+	const struct kind *kind = kind_gen_params(test, prev, desc);
 
 	while (kind && kind->dma)
-		kind = kind_gen_params(kind, desc);
+		kind = kind_gen_params(test, kind, desc);
 	return kind;
 }
 
 /* The kinds with a list of pages */
-static const void *pages_gen_params(const void *prev, char *desc)
+static const void *pages_gen_params(struct kunit *test, const void *prev,
+				    char *desc)
 {
-	const struct kind *kind = user_gen_params(prev, desc);
+	const struct kind *kind = user_gen_params(test, prev, desc);
 
-	while (kind && kind->vmap)
-		kind = user_gen_params(kind, desc);
+	while (kind && (kind->vmap || kind->odp))
+		kind = user_gen_params(test, kind, desc);
 	return kind;
 }
 
@@ -190,6 +198,8 @@ struct mem {
 	const struct kind *kind;
 	struct rxe_mr mr;
 	struct ib_umem_vmap vmap;
+	struct ib_umem_odp odp;
+	unsigned long pfns[PAGES];
 	struct rnd_state rnd;
 	u8 slot[SLOTS]; /* for each page of the memory, its page in the block */
 	u64 first; /* offset of the region in the memory */
@@ -243,6 +253,30 @@ static void make_pages(struct kunit *test, struct mem *mem)
 							 UINT_MAX, 0, GFP_KERNEL));
 }
 
+/* All pages are there, so that nothing has to be faulted in. */
+static void make_on_demand(struct mem *mem)
+{
+	static const u8 slots[SLOTS] = { 6, 2, 9, 0, 4 };
+	struct ib_umem_odp *odp = &mem->odp;
+	int i;
+
+	memcpy(mem->slot, slots, sizeof(slots));
+	for (i = 0; i < PAGES; i++)
+		mem->pfns[i] = HMM_PFN_VALID | HMM_PFN_WRITE |
+			page_to_pfn(virt_to_page(mem->block + slots[i] * PAGE_SIZE));
+
+	mem->first = START;
+	mutex_init(&odp->umem_mutex);
+	odp->page_shift = PAGE_SHIFT;
+	odp->map.pfn_list = mem->pfns;
+	odp->notifier.interval_tree.start = USER_START;
+	odp->notifier.interval_tree.last = USER_START + PAGES * PAGE_SIZE - 1;
+	odp->umem.is_odp = 1;
+	odp->umem.writable = 1;
+	odp->umem.address = USER_START + START;
+	odp->umem.length = LENGTH;
+}
+
 static void make_mapped(struct mem *mem)
 {
 	struct iosys_map *map = &mem->vmap.map;
@@ -272,10 +306,13 @@ static void free_mem(void *data)
 static void make_mr(struct kunit *test, struct mem *mem)
 {
 	struct ib_umem *umem = &mem->vmap.umem;
+	int access = IB_ACCESS_LOCAL_WRITE;
 	struct rxe_mr *mr = &mem->mr;
 	struct rxe_mr_mem *rmem;
 
-	if (mem->kind->vmap || mem->kind->dma)
+	if (mem->kind->odp)
+		make_on_demand(mem);
+	else if (mem->kind->vmap || mem->kind->dma)
 		make_mapped(mem);
 	else
 		make_pages(test, mem);
@@ -291,9 +328,13 @@ static void make_mr(struct kunit *test, struct mem *mem)
 		return;
 	}
 
-	rmem = rxe_mr_mem_new(umem, IB_ACCESS_LOCAL_WRITE);
+	if (mem->kind->odp) {
+		umem = &mem->odp.umem;
+		access |= IB_ACCESS_ON_DEMAND;
+	}
+	rmem = rxe_mr_mem_new(umem, access);
 	if (!IS_ERR(rmem))
-		rxe_mr_init_mem(IB_ACCESS_LOCAL_WRITE, rmem, mr);
+		rxe_mr_init_mem(access, rmem, mr);
 	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, free_mem, mem));
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, rmem);
 }
@@ -307,6 +348,8 @@ static struct mem *new_mem(struct kunit *test)
 	/* On other architectures the I/O accessors may not work on RAM. */
 	if (mem->kind->iomem && !IS_ENABLED(CONFIG_X86) && !IS_ENABLED(CONFIG_ARM64))
 		kunit_skip(test, "no I/O memory can be made of memory here");
+	if (mem->kind->odp && !IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING))
+		kunit_skip(test, "the kernel has no on-demand paging");
 
 	mem->block = new_block(test);
 	mem->model = new_block(test);
@@ -476,6 +519,28 @@ static void model_store(struct mem *mem, u64 at, u64 value)
 	memcpy(mem->model + position(mem, at), &value, sizeof(value));
 }
 
+/* As the responder does it */
+static int atomic_op(struct mem *mem, u64 at, int opcode, u64 compare,
+		     u64 swap_add, u64 *orig)
+{
+	u64 iova = iova_of(mem, at);
+
+	if (is_odp_mr(&mem->mr))
+		return rxe_odp_atomic_op(&mem->mr, iova, opcode, compare,
+					 swap_add, orig);
+	return rxe_mr_do_atomic_op(&mem->mr, iova, opcode, compare, swap_add,
+				   orig);
+}
+
+static int atomic_write(struct mem *mem, u64 at, u64 value)
+{
+	u64 iova = iova_of(mem, at);
+
+	return is_odp_mr(&mem->mr) ?
+		rxe_odp_do_atomic_write(&mem->mr, iova, value) :
+		rxe_mr_do_atomic_write(&mem->mr, iova, value);
+}
+
 /* Do an operation at @at whose result must be @value. */
 static void check_atomic(struct kunit *test, struct mem *mem, u64 at,
 			 int opcode, u64 compare, u64 swap_add, u64 value)
@@ -484,8 +549,7 @@ static void check_atomic(struct kunit *test, struct mem *mem, u64 at,
 
 	model_store(mem, at, value);
 	KUNIT_EXPECT_EQ(test, 0,
-			rxe_mr_do_atomic_op(&mem->mr, iova_of(mem, at), opcode,
-					    compare, swap_add, &orig));
+			atomic_op(mem, at, opcode, compare, swap_add, &orig));
 	KUNIT_EXPECT_EQ(test, orig, before);
 	KUNIT_EXPECT_TRUE_MSG(test, as_model(mem, at, 8), "at %llu", at);
 }
@@ -518,31 +582,26 @@ static void test_atomic_write(struct kunit *test)
 	u64 value = 0x0123456789abcdefULL;
 	int i;
 
-	if (!IS_ENABLED(CONFIG_64BIT))
-		kunit_skip(test, "rxe has atomic write with 64 bits only");
 	for (i = 0; i < ARRAY_SIZE(atomic_at); i++) {
 		value = rol64(value, 8);
 		model_store(mem, atomic_at[i], value);
 		KUNIT_EXPECT_EQ(test, 0,
-				rxe_mr_do_atomic_write(&mem->mr,
-						       iova_of(mem, atomic_at[i]),
-						       value));
+				atomic_write(mem, atomic_at[i], value));
 	}
 	check_all(test, mem);
 }
 
 static void check_atomic_refused(struct kunit *test, struct mem *mem, u64 at, int err)
 {
-	u64 iova = iova_of(mem, at), orig;
+	u64 orig;
 
-	KUNIT_EXPECT_EQ(test, err,
-			rxe_mr_do_atomic_op(&mem->mr, iova, IB_OPCODE_RC_FETCH_ADD,
-					    0, 1, &orig));
-	KUNIT_EXPECT_EQ(test, err,
-			rxe_mr_do_atomic_op(&mem->mr, iova, IB_OPCODE_RC_COMPARE_SWAP,
-					    0, 1, &orig));
-	KUNIT_EXPECT_EQ(test, IS_ENABLED(CONFIG_64BIT) ? err : RESPST_ERR_UNSUPPORTED_OPCODE,
-			rxe_mr_do_atomic_write(&mem->mr, iova, 1));
+	KUNIT_EXPECT_EQ(test, err, atomic_op(mem, at, IB_OPCODE_RC_FETCH_ADD,
+					     0, 1, &orig));
+	KUNIT_EXPECT_EQ(test, err, atomic_op(mem, at, IB_OPCODE_RC_COMPARE_SWAP,
+					     0, 1, &orig));
+	/* The responder looks at the state before an atomic write. */
+	if (mem->mr.state == RXE_MR_STATE_VALID)
+		KUNIT_EXPECT_EQ(test, err, atomic_write(mem, at, 1));
 }
 
 static void test_atomic_refused(struct kunit *test)
