@@ -478,8 +478,6 @@ static void *disturb(void *arg)
 	struct disturber *d = arg;
 
 	while (!__atomic_load_n(&d->stop, __ATOMIC_RELAXED)) {
-		/* A fault that meets a change each time is given up after a second. */
-		usleep(5000);
 		d->rounds++;
 		if (!d->unmaps) {
 			madvise(d->at, 4 * PAGE, MADV_DONTNEED);

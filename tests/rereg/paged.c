@@ -274,7 +274,7 @@ static void *give_back(void *arg)
 {
 	struct busy *b = arg;
 
-	while (!__atomic_load_n(&b->stop, __ATOMIC_RELAXED)) {
+	while (!__atomic_load_n(&b->stop, __ATOMIC_RELAXED))
 		for (int i = 0; i < 2; i++) {
 			madvise(b->at[i], SIZE / 2, MADV_DONTNEED);
 			if (!device_can("reads-read-only"))
@@ -282,9 +282,6 @@ static void *give_back(void *arg)
 			mprotect(b->at[i], SIZE / 2, PROT_READ);
 			mprotect(b->at[i], SIZE / 2, PROT_READ | PROT_WRITE);
 		}
-		/* A fault that meets a change each time is given up after a second. */
-		usleep(20000);
-	}
 	return NULL;
 }
 
