@@ -12,7 +12,7 @@ import errno
 import fcntl
 import os
 
-from tests.base import PyverbsAPITestCase, RCResources, RDMATestCase, MLNX_VENDOR_ID
+from tests.base import PyverbsAPITestCase, RCResources, RDMATestCase
 from pyverbs.pyverbs_error import PyverbsRDMAError
 from pyverbs.device import DM, AllocDmAttr
 from pyverbs.wr import SGE, SendWR
@@ -202,8 +202,6 @@ class DmExportAPITest(PyverbsAPITestCase):
         """
         Test that dma-bufs and MRs that are left over do not keep freed memory
         """
-        if self.attr.vendor_id == MLNX_VENDOR_ID:
-            raise unittest.SkipTest('The dma-bufs of this device keep their memory')
         self.dm.close()
         dm_size = self.attr_ex.max_dm_size // 2
         mrs = []
