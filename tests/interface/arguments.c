@@ -8,18 +8,7 @@
 
 TEST_F_TIMEOUT(uapi, each_mistake_has_its_errno, 300)
 {
-	for (int i = 0; i < ARRAY_SIZE(mistakes); i++) {
-		const struct mistake *m = &mistakes[i];
-
-		for (int rereg = m->field <= FLAGS; rereg < 2 && is_mistake(m); rereg++) {
-			struct fd_call c = right_call(self, rereg);
-			struct keys keys;
-
-			make_mistake(self, m, &c);
-			expect(self, rereg, "ioctl()", m->what,
-			       fd_call(self->ctx->cmd_fd, &c, &keys), m->err);
-		}
-	}
+	expect_mistakes(self, "ioctl()", fd_call);
 	ASSERT_EQ(0, self->failures);
 }
 

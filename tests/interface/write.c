@@ -77,18 +77,7 @@ static int write_call(int cmd_fd, const struct fd_call *c, struct keys *keys)
 
 TEST_F_TIMEOUT(uapi, each_mistake_has_the_errno_that_it_has_by_ioctl, 300)
 {
-	for (int i = 0; i < ARRAY_SIZE(mistakes); i++) {
-		const struct mistake *m = &mistakes[i];
-
-		for (int rereg = m->field <= FLAGS; rereg < 2 && is_mistake(m); rereg++) {
-			struct fd_call c = right_call(self, rereg);
-			struct keys keys;
-
-			make_mistake(self, m, &c);
-			expect(self, rereg, "write()", m->what,
-			       write_call(self->ctx->cmd_fd, &c, &keys), m->err);
-		}
-	}
+	expect_mistakes(self, "write()", write_call);
 	ASSERT_EQ(0, self->failures);
 }
 
