@@ -40,7 +40,8 @@ struct screen {
  * Register the buffer with the device of the connection, which is known only
  * after the painter's request.  The buffer must be on the screen before this:
  * registration pins it where it is, and a card may keep a buffer that is not on
- * the screen in memory that it cannot show.
+ * the screen in memory that it cannot show.  The driver of the default card
+ * keeps all of them in system memory, and shows a copy (display_flush()).
  */
 static int register_buffer(struct screen *s)
 {

@@ -51,10 +51,11 @@ RXE = Device("rxe", "rxe", "rxe0", "Soft-RoCE over a veth pair",
 # copies them to the address in the work request.  That is no address of the process where
 # memory has an iova of its own, as ours of dma-bufs has.
 #
-# Two MRs may have a page in common.  The DMA-API checker takes that for a mistake on this
-# base; upstream, a umem says since d9d43a3f5c48 that it needs coherent memory.  The
-# report has three heads, of which add_dma_entry() makes no other.  A page that more than
-# eight MRs have in common is another report, because the checker counts no further.
+# Two MRs may have a page in common.  The DMA-API checker takes that for a mistake unless both
+# mappings say that they need coherent memory.  A umem of pinned pages does, the exporter of
+# a dma-buf and on-demand paging do not.  The report has three heads, of which
+# add_dma_entry() makes no other.  A page that more than eight MRs have in common is another
+# report, because the checker counts no further.
 #
 # Another kernel than the kit's may have the driver built in; then the device is there at once.
 CONNECTX = Device("connectx", "connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
