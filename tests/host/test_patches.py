@@ -309,6 +309,13 @@ class OverviewTest(unittest.TestCase):
                           (TOP / 'patches/README.md').read_text(), re.MULTILINE)
         self.assertEqual(said, list(depends.items()))
 
+    def test_cover_letters_fit_into_mails(self):
+        for path in sorted(TOP.glob('patches/**/cover.md')):
+            with self.subTest(cover=str(path.relative_to(TOP))):
+                subject, empty, *rest = path.read_bytes().decode('ascii').splitlines()[1:]
+                self.assertTrue(subject.startswith('# ') and not empty and rest)
+                self.assertEqual([line for line in rest if len(line) > 75], [])
+
     def test_tests_named_in_cover_letters_exist(self):
         for name, text in self.covers().items():
             commands = re.findall(r'^  make check (.*?)(?:  .*)?$', text, re.MULTILINE)
