@@ -32,7 +32,7 @@ class Workflow(unittest.TestCase):
         cls.commands = [step["run"] for step in cls.steps if "run" in step]
 
     def test_has_the_jobs(self):
-        self.assertEqual(list(self.jobs), ["check", "debug", "full", "series"])
+        self.assertEqual(list(self.jobs), ["check", "debug", "full", "series", "update"])
         for name, job in self.jobs.items():
             self.assertTrue(any("make " in step.get("run", "") for step in job["steps"]), name)
 
@@ -55,6 +55,12 @@ class Workflow(unittest.TestCase):
             for option in options:
                 self.assertIn(option, described)
 
+    def test_each_time_of_the_schedule_starts_a_job(self):
+        triggers = workflow()["true"]  # how YAML 1.1 reads "on"
+        for time in triggers["schedule"]:
+            self.assertTrue([name for name, job in self.jobs.items()
+                             if f"github.event.schedule == '{time['cron']}'" in job.get("if", "")])
+
     def test_keeps_the_cache_of_the_kit(self):
         kept = {step["with"]["path"] for step in self.steps
                 if step.get("uses", "").startswith("actions/cache@")}
@@ -65,7 +71,7 @@ class Workflow(unittest.TestCase):
     def test_keeps_what_a_run_leaves(self):
         text = run("bash", "-c", '. kit/paths.sh; echo "$build/results"; echo "$logs"').split()
         for step in self.steps:
-            if step.get("uses", "").startswith("actions/upload-artifact@"):
+            if step.get("with", {}).get("name", "").startswith("results-"):
                 self.assertEqual([os.path.join(TOP, path) for path in
                                   step["with"]["path"].split()], text)
 
