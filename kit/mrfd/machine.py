@@ -72,10 +72,12 @@ CPUS = int(os.environ.get("MRFD_CPUS", 2))  # of a guest, unless its options say
 # kernel that has oopsed may hang.  A stall or a hung task is reported late, because an
 # emulated machine is slow.  printk.devkmsg=on: the kernel drops no messages of programs
 # because there are many.  tsc=reliable: a guest that the host stopped for a moment does not
-# change to the HPET, which takes QEMU's lock for each look at the time.  no5lvl: mlx5 has
-# implicit ODP with five levels of page tables on newer cards than a ConnectX-4 only.
+# change to the HPET, which takes QEMU's lock for each look at the time.  no_timer_check: if
+# the host stops the guest while it checks that its timer ticks, it takes the timer for broken
+# and panics.  no5lvl: mlx5 has implicit ODP with five levels of page tables on newer cards than
+# a ConnectX-4 only.
 KERNEL_LINE = ("console=ttyS0 loglevel=8 oops=panic panic=-1 printk.devkmsg=on "
-               "random.trust_cpu=on tsc=reliable no5lvl "
+               "random.trust_cpu=on tsc=reliable no_timer_check no5lvl "
                "rcupdate.rcu_cpu_stall_timeout=60 sysctl.kernel.watchdog_thresh=30 "
                "sysctl.kernel.hung_task_timeout_secs=60 kmemleak.verbose=1 kasan_multi_shot")
 
