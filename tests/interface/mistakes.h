@@ -74,6 +74,7 @@ FIXTURE_SETUP(uapi)
 	struct fd_call c = {
 		.access = RW, .type = IB_UVERBS_BUFFER_TYPE_DMABUF, .length = SIZE, .iova = IOVA,
 	};
+	int err;
 
 	need("reg_mr_fd");
 	need("rereg_mr_fd");
@@ -92,9 +93,13 @@ FIXTURE_SETUP(uapi)
 	self->local_mr = memory_reg(&self->local, self->pair.pd, RW);
 	c.pd = self->pair.pd->handle;
 	c.fd = self->buf.fd;
-	ASSERT_EQ(0, fd_call(self->ctx->cmd_fd, &c, &self->mr));
-	other_open(self);
-	dead_open(self, &c);
+	err = fd_call(self->ctx->cmd_fd, &c, &self->mr);
+	/* On a kernel without the method some cases show what is wrong there in other ones. */
+	if (err != EPROTONOSUPPORT) {
+		ASSERT_EQ(0, err);
+		other_open(self);
+		dead_open(self, &c);
+	}
 	self->mrs = mr_count();
 }
 
