@@ -34,6 +34,9 @@ report: ## one page of the results so far, build/report/index.html
 series: ## write the patches of each series as mails to build/series; SIGNOFF="Name <mail>" signs them
 	@scripts/series $(if $(SIGNOFF),--signoff "$$SIGNOFF")
 
+proof: ready ## run the tests that the cover letter of a series names; SERIES=name or number; STOCK=1 shows its faults on the kernel without our patches
+	@scripts/proof $(if $(STOCK),--stock) "$$SERIES"
+
 check-series: ## prove that each series applies, builds and is clean, patch by patch
 	@scripts/check-series
 
@@ -65,4 +68,4 @@ device:
 ready:
 	@kit/ready $(or $(NEEDS),kernel$(if $(DEBUG),-debug)$(SYMBOLS)-modules rdma-core-obj perftest-obj connectx connectx-test)
 
-.PHONY: help device demo check bench shell gdb scoreboard report series check-series kernel rdma-core perftest connectx update clean distclean ready
+.PHONY: help device demo check bench shell gdb scoreboard report series proof check-series kernel rdma-core perftest connectx update clean distclean ready

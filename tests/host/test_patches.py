@@ -7,7 +7,6 @@
 
 import os
 import re
-import shlex
 import shutil
 import sys
 import unittest
@@ -16,6 +15,7 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from project import BRING, EDIT, TOP, JoinedTest, edit  # noqa: E402
 
 sys.path.insert(0, str(TOP / 'kit'))
+from mrfd import proof  # noqa: E402
 from mrfd import selection  # noqa: E402
 
 AGAIN = edit('long', 'short')
@@ -305,7 +305,7 @@ class OverviewTest(unittest.TestCase):
     def test_overview_lists_series_and_dependencies(self):
         depends = {name: ''.join(re.findall('^Depends on: (.*)$', text, re.MULTILINE))
                    for name, text in self.covers().items()}
-        said = re.findall(r'^\| \[(\S+)\]\(linux/\1/cover.md\) \| .+ \| (.*?) ?\|$',
+        said = re.findall(r'^\| \[(\S+)\]\(linux/\1/cover.md\) \| .+? \| (.*?) ?\| .+ \|$',
                           (TOP / 'patches/README.md').read_text(), re.MULTILINE)
         self.assertEqual(said, list(depends.items()))
 
@@ -317,14 +317,21 @@ class OverviewTest(unittest.TestCase):
                 self.assertEqual([line for line in rest if len(line) > 75], [])
 
     def test_tests_named_in_cover_letters_exist(self):
-        for name, text in self.covers().items():
-            commands = re.findall(r'^  make check (.*?)(?:  .*)?$', text, re.MULTILINE)
-            self.assertTrue(commands, name)
-            for command in commands:
-                words = dict(word.split('=') for word in shlex.split(command))
-                kernel = next((word.lower() for word in ('DEBUG', 'KCSAN', 'STOCK') if word in words), 'base')
-                with self.subTest(series=name, command=command):
-                    self.assertTrue(selection.select(words['T'], kernel))
+        self.assertEqual(proof.series(), list(self.covers()))
+        for name in proof.series():
+            self.assertTrue(proof.commands(name), name)
+            for kernel, patterns in proof.commands(name).items():
+                for pattern in patterns:
+                    with self.subTest(series=name, kernel=kernel, pattern=pattern):
+                        self.assertTrue(selection.select(pattern, kernel))
+
+    def test_each_fault_of_the_stock_kernel_is_shown_by_one_case(self):
+        for name, patches, pattern in proof.faults():
+            with self.subTest(series=name, patches=patches):
+                self.assertTrue(list(TOP.glob(f'patches/linux/{name}/{int(patches):04}-*.patch')))
+                chosen = selection.select(pattern, 'stock')
+                self.assertEqual([list(program.wanted) for program in chosen],
+                                 [[pattern.partition(': ')[2]]])
 
 
 if __name__ == '__main__':
