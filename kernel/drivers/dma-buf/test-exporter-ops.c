@@ -12,6 +12,9 @@
  * use TTM: the buffer moves, also when CPU access begins, and the vmap goes on
  * showing the old pages, which get other bytes.
  *
+ * With DMABUF_TEST_PIN_MOVES a pin moves it first, as amdgpu and xe do, and every
+ * importer is told, also the one that pins.
+ *
  * What is called I/O memory here is RAM, where every access works.  Whether
  * importers use the I/O accessors has to be observed in another way.
  */
@@ -145,12 +148,41 @@ static void test_detach(struct dma_buf *dmabuf,
 	dma_resv_unlock(dmabuf->resv);
 }
 
+/* Move at once, if nothing prevents it. */
+static int test_move_now(struct dma_buf *dmabuf)
+{
+	struct test_buffer *buf = dmabuf->priv;
+	unsigned int i, n = dmabuf_test_npages(buf);
+	struct page **to, **from = buf->pages;
+
+	if (dmabuf_test_held(buf))
+		return 0;
+	to = dmabuf_test_alloc_pages(n);
+	if (!to)
+		return -ENOMEM;
+
+	dma_buf_invalidate_mappings(dmabuf);
+	unmap_mapping_range(dmabuf->file->f_mapping, 0, 0, 1);
+	for (i = 0; i < n; i++)
+		copy_highpage(to[i], from[i]);
+	buf->pages = to;
+	buf->count.moves++;
+	dmabuf_test_leave_pages(buf, from);
+	return 0;
+}
+
 static int test_pin(struct dma_buf_attachment *attach)
 {
 	struct test_buffer *buf = attach->dmabuf->priv;
+	int ret;
 
 	if (buf->revoked)
 		return -ENODEV;
+	if (buf->flags & DMABUF_TEST_PIN_MOVES) {
+		ret = test_move_now(attach->dmabuf);
+		if (ret)
+			return ret;
+	}
 	/* Whoever maps waits for the fence of a move that is not done. */
 	buf->count.pins++;
 	return 0;
@@ -208,29 +240,6 @@ static void test_unmap(struct dma_buf_attachment *attach,
 	dma_unmap_sgtable(attach->dev, sgt, dir, 0);
 	sg_free_table(sgt);
 	kfree(sgt);
-}
-
-/* Move at once, if nothing prevents it. */
-static int test_move_now(struct dma_buf *dmabuf)
-{
-	struct test_buffer *buf = dmabuf->priv;
-	unsigned int i, n = dmabuf_test_npages(buf);
-	struct page **to, **from = buf->pages;
-
-	if (dmabuf_test_held(buf))
-		return 0;
-	to = dmabuf_test_alloc_pages(n);
-	if (!to)
-		return -ENOMEM;
-
-	dma_buf_invalidate_mappings(dmabuf);
-	unmap_mapping_range(dmabuf->file->f_mapping, 0, 0, 1);
-	for (i = 0; i < n; i++)
-		copy_highpage(to[i], from[i]);
-	buf->pages = to;
-	buf->count.moves++;
-	dmabuf_test_leave_pages(buf, from);
-	return 0;
 }
 
 static int test_begin_cpu_access(struct dma_buf *dmabuf,

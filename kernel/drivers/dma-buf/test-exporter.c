@@ -31,7 +31,8 @@
 #include "test-importer.h"
 
 #define DMABUF_TEST_FLAGS \
-	(DMABUF_TEST_NO_VMAP | DMABUF_TEST_IOMEM | DMABUF_TEST_ONLY_PIN)
+	(DMABUF_TEST_NO_VMAP | DMABUF_TEST_IOMEM | DMABUF_TEST_ONLY_PIN | \
+	 DMABUF_TEST_PIN_MOVES)
 
 /**
  * struct test_fence - a fence that signals late

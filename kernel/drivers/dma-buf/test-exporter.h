@@ -18,6 +18,7 @@ enum dmabuf_test_flags {
 	DMABUF_TEST_NO_VMAP = 1 << 0,	/* without the op vmap */
 	DMABUF_TEST_IOMEM = 1 << 1,	/* vmap gives I/O memory */
 	DMABUF_TEST_ONLY_PIN = 1 << 2,	/* as with TTM, a vmap does not hold it */
+	DMABUF_TEST_PIN_MOVES = 1 << 3,	/* the pin moves it, and tells importers */
 };
 
 /**
