@@ -12,7 +12,7 @@ import gdb
 
 BUILD, SOCKET, LINES, COMMAND = (
     os.environ[f"MRFD_GDB_{name}"] for name in ("BUILD", "SOCKET", "LINES", "COMMAND"))
-MODULES = "gpu", "kernel_dm", "steps"  # of the tests, whose sources are compiled in /tmp
+MODULES = "gpu", "importer", "kernel_dm", "steps"  # of the tests, whose sources are compiled in /tmp
 BASE = 0x555555554000  # where a program that may be anywhere is: the kernel has norandmaps
 
 

@@ -27,10 +27,11 @@ from mrfd.paths import TOP
 # A full run has all that the quick one on the same kernel has.
 RUNS = {"quick": ("base", False), "full": ("base", True), "debug": ("debug", False),
         "debug-full": ("debug", True), "kcsan": ("kcsan", False)}
-# The GPU of the tests (tests/gpu); the modules by which steps fail (tests/steps) and which
-# is a ULP of device memory (tests/kernel_dm); perftest of perftest/ on the path; two CPUs in
-# every run, for what threads do at the same time (see Program.cpus).
-GUEST = ("gpu", "steps", "kernel-dm", "perftest", "smp")
+# The GPU of the tests (tests/gpu); the modules by which steps fail (tests/steps), which is a
+# ULP of device memory (tests/kernel_dm), and which imports dma-bufs (tests/importer); perftest
+# of perftest/ on the path; two CPUs in every run, for what threads do at the same time (see
+# Program.cpus).
+GUEST = ("gpu", "steps", "kernel-dm", "importer", "perftest", "smp")
 ALL = ("rxe", "connectx")
 WORDS = {"runs": RUNS, "guest": GUEST, "devices": ("all", *(device.word for device in DEVICES))}
 LINES = 10      # at the head, in which the lines stand

@@ -381,7 +381,7 @@ class Guest:
             yield f"load=/{name}"
         for item in env.items():
             yield "env=%s=%s" % item
-        gpu = [f"{GUEST}/gpu", products.gpu_module(self.kernel)] if self._has_gpu() else []
+        gpu = [f"{GUEST}/load", products.gpu_module(self.kernel)] if self._has_gpu() else []
         for word in gpu + self.setup + self.command:
             yield b"arg=" + os.fsencode(word)
 

@@ -35,12 +35,17 @@ TESTS = os.path.join(TOP, "tests")
 MODEL = os.path.join(TOP, "devices/connectx")
 OUT = os.path.join(BUILD, "tests")  # what is built of tests/
 # The folders of tests/ without guest programs.
-NOT_CASES = {"host", "lib", "bench", "gpu", "guests", "kernel_dm", "steps"}
+NOT_CASES = {"host", "lib", "bench", "gpu", "guests", "kernel_dm", "steps", "importer",
+             "dmabuf_test"}
 # Exporters of every kind: see tests/lib/memory.h.
 EXPORTERS = ["qxl", "virtio-gpu"]
 # The modules of the kernel that a guest may be given: by the word at the head of a test
 # what builds it and the variable for its path.
 MODULES = {"steps": ("steps", "MRFD_STEPS"), "kernel-dm": ("kernel-dm", "MRFD_KERNEL_DM")}
+# Those that a guest loads before its programs start: the word is the program that builds it.
+LOADED = ("importer",)
+# The test exporter, which is a part of our kernels.
+EXPORTER = ("dmabuf-test", "--stock")
 # What the driver says once when the device has refused a work request of its own.
 UMR_REFUSED = r"umr\.c:\d+ at mlx5r_umr_post_send_wait\+"
 # Tests of rdma-core for the hardware of one vendor.
@@ -247,7 +252,10 @@ class GuestProgram(Program):
             self.needs.append("perftest")
         self.modules = {MODULES[word][1]: (MODULES[word][0], *products.KERNELS[kernel])
                         for word in head.guest if word in MODULES}
-        self.needs.extend(map(shlex.join, self.modules.values()))
+        self.loaded = [(word, *products.KERNELS[kernel]) for word in head.guest if word in LOADED]
+        if kernel == "stock":
+            self.loaded.append(EXPORTER)
+        self.needs.extend(map(shlex.join, (*self.modules.values(), *self.loaded)))
 
     def cases(self):
         if self.compiled:
@@ -265,6 +273,8 @@ class GuestProgram(Program):
         guest = test_guest(self.kernel, self.device, *(x for x in self.needs if x == "perftest"),
                            gpu=self.gpu, cpus=self.cpus)
         guest["env"].update({name: product(*tool) for name, tool in self.modules.items()})
+        for tool in self.loaded:
+            guest["setup"] = [f"{GUEST}/load", product(*tool), *guest["setup"]]
         if "MRFD_STEPS" in self.modules:
             guest["allow"] = (*guest["allow"], UMR_REFUSED)
         return guest

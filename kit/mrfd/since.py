@@ -16,7 +16,8 @@ import subprocess
 from mrfd.paths import TOP
 
 TESTS = os.path.join(TOP, "tests")
-GUEST_FOLDERS = {"gpu": "gpu", "steps": "steps", "kernel_dm": "kernel-dm"}  # of tests/
+GUEST_FOLDERS = {"gpu": "gpu", "steps": "steps", "kernel_dm": "kernel-dm",  # of tests/
+                 "importer": "importer"}
 MLX5 = ("connectx", "pinned", "two")
 # The directory of a driver or provider: the devices that have it.
 KERNEL = ((r"drivers/infiniband/sw/rxe/", ("rxe",)), (r"drivers/infiniband/hw/mlx5/", MLX5))
@@ -174,8 +175,8 @@ RULES = (  # the first that matches; a group is what the function gets
     (r"(devices/connectx/test/.*\.[ch])", compiled_from),
     (r"devices/connectx/.*", lambda: model),
     (r"(tests/\w+/\w+\.py)", imported_by),
-    (r"tests/(gpu|steps|kernel_dm)/.*", lambda name: with_guest(GUEST_FOLDERS[name])),
-    (r"tests/(?:host|guests)/.*", lambda: kit),
+    (r"tests/(gpu|steps|kernel_dm|importer)/.*", lambda name: with_guest(GUEST_FOLDERS[name])),
+    (r"tests/(?:host|guests|dmabuf_test)/.*", lambda: kit),
     (r"tests/bench/.*", lambda: nothing),
     (r"tests/(?:expected-.*|rdma-core\.runs)", lambda: named("rdma-core/.*")),
     (r"(tests/.*\.[ch])", compiled_from),

@@ -283,7 +283,8 @@ class FrontTest(ProjectTest):
                 ['refresh', 'windows'], ['refresh', 'linux', 'perftest'], ['kernel', '--debgu'],
                 ['kernel', '--stock', 'more'], ['kernel', '--modules', 'more'],
                 ['rdma-core', '--stock', '--debgu'], ['perftest', 'more'],
-                ['connectx', 'more'], ['gpu', '--debgu'],
+                ['connectx', 'more'], ['gpu', '--debgu'], ['gpu', '--stock'], ['importer', '--debgu'],
+                ['dmabuf-test', '--debug'],
                 ['series', 'windows'], ['check-series', '--quick', 'windows'], ['enter', '--debgu']):
             with self.subTest(name=name, arguments=arguments):
                 done = self.script(name, *arguments)
@@ -302,6 +303,7 @@ class FrontTest(ProjectTest):
         for name, *arguments in (['sources'], ['join', '--stock'], ['refresh'], ['enter'],
                                  ['rdma-core', '--provider'],
                                  ['rdma-core', '--provider', 'windows'], ['series', '--signoff'], ['series', '--tree', '/nowhere'],
+                                 ['dmabuf-test'],
                                  ['refresh', '--from', '/nowhere', 'linux'],
                                  ['sources', '--compare', '/nowhere', 'linux']):
             with self.subTest(name=name, arguments=arguments):

@@ -156,7 +156,7 @@ class Devices(unittest.TestCase):
             self.assertNotIn("base modules", built("rxe/access/data"))
 
 
-def built(pattern):
+def built(pattern, kernel="base"):
     """What is built for a pattern."""
     made = []
 
@@ -170,16 +170,16 @@ def built(pattern):
                                 gpu_module=lambda kernel: made.append("gpu"),
                                 kernel_modules=lambda kernel: made.append(f"{kernel} modules"),
                                 init_program=mock.DEFAULT):
-        programs.build(selection.select(pattern, "base"))
+        programs.build(selection.select(pattern, kernel))
     return sorted(made)
 
 
 class CommandLines(unittest.TestCase):
     """The options by which each harness runs one case."""
 
-    def words(self, pattern):
+    def words(self, pattern, kernel="base"):
         with mock.patch.object(programs, "product", lambda *words: "/product"):
-            program, = selection.select(pattern, "base")
+            program, = selection.select(pattern, kernel)
             return program.words(), program.guest()
 
     def test_each_harness_gets_its_options(self):
@@ -207,6 +207,15 @@ class CommandLines(unittest.TestCase):
         self.assertEqual((env["MRFD_DEVICE"], env["MRFD_VERBS_DEVICE"]), ("rxe", "rxe0"))
         self.assertIn("rereg_mr_fd", env["MRFD_DEVICE_CAN"].split())
 
+    def test_guest_loads_its_modules_first(self):
+        load, case = "/mrfd/kit/guest/load", "rxe/exporters/importer: importer.invalid"
+        self.assertNotIn(load, self.words(DATA)[1]["setup"])
+        self.assertEqual(self.words(case)[1]["setup"][:3],
+                         [load, "/product", "/mrfd/kit/guest/net"])
+        # Our kernels have the test exporter.
+        self.assertEqual(self.words(DATA, "stock")[1]["setup"].count(load), 1)
+        self.assertEqual(self.words(case, "stock")[1]["setup"].count(load), 2)
+
     def test_quick_guest_has_one_cpu_unless_its_program_needs_two(self):
         def cpus(pattern, kernel="base", quick=True):
             with mock.patch.object(programs, "product", lambda *words: "/product"), \
@@ -232,6 +241,8 @@ class Built(unittest.TestCase):
                 ("programs/perftest_gpu", ["base", "gpu", "perftest", "rdma-core"]),
                 ("programs/readme", ["base", "rdma-core"])):
             self.assertEqual(built(pattern), made, pattern)
+        self.assertEqual(built(DATA, "stock"),
+                         ["access/data", "dmabuf-test --stock", "rdma-core", "stock"])
 
 
 class Sources(unittest.TestCase):
