@@ -134,7 +134,7 @@ class Depths(unittest.TestCase):
         # Two need a kernel that no other program of a quick run has.  host/leaks is known to fail
         # on 7.3: see Documentation/testing.md.
         self.assertEqual({p.name for p in OURS} - quick,
-                         {"kcsan", "host/debian", "host/modules", "host/leaks"})
+                         {"kcsan", "host/debian", "host/modules"})
 
     def test_a_depth_is_what_was_asked_for(self):
         with mock.patch.object(programs, "theirs", lambda kernel: []):
