@@ -124,9 +124,9 @@ def boot_modules(kernel="base"):
 @functools.cache
 def gpu_module(kernel="base"):
     """The path inside of the module for the GPU of the tests; it is built if needed."""
-    if kernel not in KERNELS or kernel in ("stock", "modular"):
+    if kernel not in KERNELS or kernel == "modular":
         raise BootError("the device gpu has a driver for the kit's kernels only: base, debug, "
-                        "kcsan, symbols")
+                        "kcsan, symbols, stock")
     return inside(tool("gpu", *KERNELS[kernel]))
 
 

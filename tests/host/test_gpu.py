@@ -64,7 +64,7 @@ class GpuApart(unittest.TestCase):
 
 class Mistakes(unittest.TestCase):
     def test_kernel_without_gpu_driver_is_refused(self):
-        for kernel in "stock", "/boot/vmlinuz":
+        for kernel in "modular", "/boot/vmlinuz":
             with self.assertRaisesRegex(products.BootError, "the device gpu has a driver for"):
                 products.gpu_module(kernel)
 
