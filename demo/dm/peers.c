@@ -21,6 +21,19 @@ static const struct rdma_conn_param param = {
 	.rnr_retry_count = 7,
 };
 
+/*
+ * How long to wait for an acknowledgement, as 4.096 us * 2^20 = 4.3 s: the peers may share a
+ * slow CPU.  It counts only if it is set before the connection is made.
+ */
+static void be_patient(struct rdma_cm_id *id)
+{
+	uint8_t timeout = 20;
+
+	if (rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
+			    sizeof(timeout)))
+		err(1, "rdma_set_option");
+}
+
 static struct ibv_qp_init_attr queue_pair(void)
 {
 	return (struct ibv_qp_init_attr){
@@ -54,6 +67,7 @@ struct rdma_cm_id *peers_next(struct rdma_cm_id *listener)
 
 	if (rdma_get_request(listener, &id))
 		err(1, "rdma_get_request");
+	be_patient(id);
 	return id;
 }
 
@@ -92,6 +106,7 @@ static int try_connect(struct rdma_cm_id **id, struct rdma_addrinfo *to)
 
 	if (rdma_create_ep(id, to, NULL, &attr))
 		return errno;
+	be_patient(*id);
 	if (!rdma_connect(*id, &request))
 		return 0;
 	error = errno;

@@ -82,6 +82,11 @@ KERNEL_LINE = ("console=ttyS0 loglevel=8 oops=panic panic=-1 printk.devkmsg=on "
                "sysctl.kernel.hung_task_timeout_secs=60 kmemleak.verbose=1 kasan_multi_shot")
 
 
+# What a guest that does not end is asked, and how its answer begins: which tasks block, and
+# what does each CPU do?  A guest that is slow to read its console takes break and key for two
+# breaks, so it is asked again if it does not answer.
+SYSRQ = {"w": "sysrq: Show Blocked State", "l": "sysrq: Show backtrace of all active CPUs"}
+
 # What kit/guest/init.c writes to the status port at the end.
 EXIT = re.compile(rb"(?:(exit|signal) (\d+) (\d+)|error (.*))\n")
 
@@ -506,7 +511,7 @@ class Guest:
 
     def _read_until_gone(self, deadline):
         self._exit, timed_out, answered = b"", False, False
-        questions = iter("wl")  # which tasks block? what does each CPU do?
+        questions = iter("wwwlll")
         log = open(os.path.join(self.log_dir, "console.log"), "wb", buffering=0)
         selector = selectors.DefaultSelector()
         for channel in ("console", "out", "status"):
@@ -517,7 +522,7 @@ class Guest:
             if time.monotonic() > deadline:
                 enough = self._stop or answered and self._is_off()
                 timed_out = timed_out or not enough
-                key = next(questions, None)
+                key = next((k for k in questions if SYSRQ[k] not in self.console), None)
                 if key is None or enough:
                     self._process.kill()
                 else:

@@ -34,16 +34,6 @@ FIXTURE(hole)
 	long reserved;
 };
 
-static uint8_t *map_pages(int fd, long pages, int flags)
-{
-	uint8_t *p = mmap(NULL, pages * HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | flags,
-			  fd, 0);
-
-	if (p == MAP_FAILED)
-		fail_case("map %ld huge pages", pages);
-	return p;
-}
-
 FIXTURE_SETUP(hole)
 {
 	hugepages_make(POOL);
@@ -58,7 +48,7 @@ static void reserve(FIXTURE_DATA(hole) *self, long pages)
 	int fd = memfd_of(pages * HUGE_PAGE, MFD_HUGETLB);
 
 	self->reserved = pages;
-	self->others = map_pages(fd, pages, 0);
+	self->others = hugepages_map(fd, pages, 0);
 	close(fd);
 }
 
@@ -89,7 +79,7 @@ TEST_F(hole, failed_fault_leaves_the_mount_its_room)
 	fd = hugetlbfs_file(PAGES);
 	reserve(self, POOL);
 	for (int i = 1; i <= 3; i++) {
-		uint8_t *p = map_pages(fd, PAGES, MAP_NORESERVE);
+		uint8_t *p = hugepages_map(fd, PAGES, MAP_NORESERVE);
 		struct child child;
 
 		child_start(&child, touch_hole, p);

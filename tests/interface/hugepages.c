@@ -121,16 +121,6 @@ static void resize(int fd, long pages)
 		fail_case("resize the file to %ld pages", pages);
 }
 
-static uint8_t *map_pages(int fd, long pages, int flags)
-{
-	uint8_t *p = mmap(NULL, pages * HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | flags,
-			  fd, 0);
-
-	if (p == MAP_FAILED)
-		fail_case("map %ld huge pages", pages);
-	return p;
-}
-
 static void touch(uint8_t *p, long pages)
 {
 	for (long i = 0; i < pages; i++)
@@ -231,7 +221,7 @@ TEST_F(hole, reg_takes_no_page_reserved_for_others)
 {
 	long others = POOL - variant->min - 1;
 	int other = memfd_of(others * HUGE_PAGE, MFD_HUGETLB);
-	uint8_t *p = map_pages(other, others, 0);
+	uint8_t *p = hugepages_map(other, others, 0);
 
 	self->before = counts_now(self->mounted);
 	ASSERT_EQ(variant->min + others, self->before.pool.reserved);
@@ -284,7 +274,7 @@ TEST_F(hole, pages_reserved_by_a_mapping_count_once)
 		uint8_t *p;
 
 		self->fd = new_file(self, PAGES);
-		p = map_pages(self->fd, PAGES, 0);
+		p = hugepages_map(self->fd, PAGES, 0);
 		mapped.reserved += PAGES - (PAGES < variant->min ? PAGES : variant->min);
 		ASSERT_TRUE(hugepages_are(mapped));
 		self->mr = must(reg(self, PAGES));
@@ -325,7 +315,7 @@ TEST_F(hole, hole_filled_by_reg_and_fault_counts_once)
 	pthread_t thread;
 
 	self->fd = new_file(self, PAGES);
-	t.p = map_pages(self->fd, PAGES, MAP_NORESERVE);
+	t.p = hugepages_map(self->fd, PAGES, MAP_NORESERVE);
 	ASSERT_TRUE(as_before(self));
 	ASSERT_EQ(0, pthread_barrier_init(&t.barrier, NULL, 2));
 	ASSERT_EQ(0, pthread_create(&thread, NULL, touch_in_turn, &t));

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -111,4 +112,14 @@ long hugepages_of(int fd)
 	if (fstat(fd, &st))
 		fail_case("fstat");
 	return st.st_blocks * 512 / HUGE_PAGE;
+}
+
+uint8_t *hugepages_map(int fd, long pages, int flags)
+{
+	uint8_t *p = mmap(NULL, pages * HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | flags,
+			  fd, 0);
+
+	if (p == MAP_FAILED)
+		fail_case("map %ld huge pages", pages);
+	return p;
 }

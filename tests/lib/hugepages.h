@@ -10,6 +10,7 @@
 #define LIB_HUGEPAGES_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #define HUGE_PAGE (2ul << 20)
 
@@ -34,6 +35,8 @@ long hugetlbfs_room(void);
 void hugetlbfs_umount(void);
 /* A file with holes only.  It has no name, so it ends with its last user. */
 int hugetlbfs_file(long pages);
+/* Map the file, shared, with these flags besides. */
+uint8_t *hugepages_map(int fd, long pages, int flags);
 /* How many of its pages the file has. */
 long hugepages_of(int fd);
 
