@@ -122,7 +122,7 @@ need() {
 		;;
 	debian-kernel)
 		need rootfs
-		any "$cache/debian-kernel" || takes "$1" cache 600
+		[ -e "$build/debian-kernel" ] || takes "$1" build 600
 		;;
 	kernel*-modules)
 		need "${1%-modules}"

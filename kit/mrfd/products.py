@@ -99,6 +99,11 @@ def kernel_modules(kernel="base"):
     return inside(os.path.join(os.path.dirname(image), "modules"))
 
 
+def module_name(path):
+    """The name by which the kernel knows the module at path."""
+    return os.path.basename(path).split(".")[0].replace("-", "_")
+
+
 @functools.cache
 def boot_modules(kernel="base"):
     """[(name, content)] of the modules that a guest's first process has to load, in the order
@@ -108,9 +113,16 @@ def boot_modules(kernel="base"):
     where = os.path.join(os.path.dirname(kernel_image(kernel)), "modules")
     with open(os.path.join(where, "modules.dep"), encoding="utf-8") as f:
         needs = dict(line.strip().split(":") for line in f)
-    paths = {os.path.basename(path).split(".")[0].replace("-", "_"): path for path in needs}
+    with open(os.path.join(where, "modules.builtin"), encoding="utf-8") as f:
+        built_in = {module_name(line.strip()) for line in f}
+    paths = {module_name(path): path for path in needs}
     order = {}
     for name in BOOT_MODULES:
+        if name in built_in:
+            continue
+        if name not in paths:
+            raise BootError(f"the kernel {kernel} has no {name}, without which the kit's guests "
+                            f"do not start: {where}")
         # modules.dep has what is needed last at the end of the line
         for path in (*reversed(needs[paths[name]].split()), paths[name]):
             order[path] = None

@@ -15,7 +15,7 @@ from mrfd import programs  # noqa: E402
 from mrfd.devices import CONNECTX, RXE  # noqa: E402
 
 PROGRAM = "interface/oldkernel"
-RXE_LACKS = "reg_mr_fd",  # it registers no dma-buf at all
+RXE_LACKS = "reg_mr_fd", "rereg_mr_fd"  # no dma-buf at all, and no new memory for an MR
 
 
 class OldKernel(unittest.TestCase):

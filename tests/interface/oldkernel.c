@@ -241,9 +241,11 @@ TEST_F(old, library_queries_the_kernel_at_most_once)
 
 TEST_F(old, ibv_rereg_mr_to_process_memory_unmaps_the_memfd)
 {
-	struct ibv_mr *mr = reg_all(self, &self->memfd);
+	struct ibv_mr *mr;
 	struct memory to;
 
+	need("rereg_mr_fd"); /* without it the driver gives no MR new memory */
+	mr = reg_all(self, &self->memfd);
 	memory_open_filled(&to, HOST, SIZE, 4);
 	ASSERT_EQ(0, ibv_rereg_mr(mr, TRANS, NULL, to.cpu, SIZE, 0));
 	EXPECT_EQ(self->mapped, mappings());
@@ -443,6 +445,8 @@ TEST_F(old, library_maps_memfd_for_provider_without_the_op)
 	struct ibv_mr *mr;
 	uint32_t caps;
 
+	if (getenv("MRFD_OLD_KERNEL"))
+		SKIP(return, "this kernel does not have the methods");
 	kernel.old = false;
 	ASSERT_EQ(0, system("rdma link add siw0 type siw netdev eth0-peer"));
 	ctx = device_open_named("siw0");
