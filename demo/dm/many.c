@@ -56,14 +56,17 @@ static void serve(unsigned int peers, const char *path)
 		send_piece(peer, peers, &memory, n); /* an empty one is the last */
 	} while (n);
 	for (i = 0; i < peers; i++)
-		peers_wait_for_end(peer[i]);
+		peers_disconnect(peer[i]);
 	printf("writes=%u\nsends=%u\n", writes, writes * peers);
 	fclose(file);
 	dm_region_end(&memory);
 	rdma_destroy_ep(listener);
 }
 
-/* Until the first receive is posted the server's first send is repeated. */
+/*
+ * Until the first receive is posted the server's first send is repeated.  The server disconnects,
+ * because a peer that has the last message does not know whether the server knows that.
+ */
 static void receive(const char *host, const char *path)
 {
 	static unsigned char slot[SLOTS][PIECE];
@@ -89,7 +92,7 @@ static void receive(const char *host, const char *path)
 		err(1, "%s", path);
 	printf("number=%u\n", offer.number);
 	rdma_dereg_mr(mr);
-	peers_disconnect(server);
+	peers_wait_for_end(server);
 }
 
 int main(int argc, char **argv)

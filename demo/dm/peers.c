@@ -138,11 +138,11 @@ struct rdma_cm_id *peers_connect(const char *host, struct offer *offer)
 	return id;
 }
 
-void peers_disconnect(struct rdma_cm_id *server)
+void peers_disconnect(struct rdma_cm_id *peer)
 {
-	if (rdma_disconnect(server))
+	if (rdma_disconnect(peer))
 		err(1, "rdma_disconnect");
-	rdma_destroy_ep(server);
+	rdma_destroy_ep(peer);
 }
 
 /*

@@ -33,16 +33,21 @@ struct rdma_cm_id *peers_listen(void);
  */
 struct rdma_cm_id *peers_next(struct rdma_cm_id *listener);
 void peers_accept(struct rdma_cm_id *peer, const struct offer *offer);
-/* Wait until the peer disconnects, and close the connection. */
-void peers_wait_for_end(struct rdma_cm_id *peer);
 
 /* --- The other end */
 
 /* Connect to HOST, whose server may still be starting. */
 struct rdma_cm_id *peers_connect(const char *host, struct offer *offer);
-void peers_disconnect(struct rdma_cm_id *server);
 
 /* --- Both */
+
+/*
+ * One end disconnects and the other waits for that; then both close the connection.  The end
+ * whose request completed last disconnects: what is on the way to the other one may get lost,
+ * also the acknowledgement of a message that has arrived.
+ */
+void peers_disconnect(struct rdma_cm_id *peer);
+void peers_wait_for_end(struct rdma_cm_id *peer);
 
 /* Device memory with a region of all of it. */
 struct dm_region {

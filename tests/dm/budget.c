@@ -367,7 +367,7 @@ TEST_F(budget, failing_alloc_does_not_starve_a_valid_one)
 	self->asking = true;
 	for (int i = 0; i < 2; i++)
 		ASSERT_EQ(0, pthread_create(&thread[i], NULL, asks_for_too_much, self));
-	for (int i = 0; i < 2000; i++) {
+	for (int i = 0; i < 500; i++) {
 		if (dm_try_open(&page, self->ctx, PAGE))
 			failed++;
 		else

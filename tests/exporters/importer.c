@@ -15,12 +15,12 @@
 #include "lib/device.h"
 #include "lib/gone.h"
 #include "lib/harness.h"
+#include "lib/importer.h"
 #include "lib/pattern.h"
 #include "lib/test_exporter.h"
 #include <fcntl.h>
 #include <linux/dma-buf.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,9 +52,7 @@ static void buffer_open(FIXTURE_DATA(importer) *self, uint32_t flags)
 
 FIXTURE_SETUP(importer)
 {
-	self->fd = open("/dev/mrfd_importer", O_RDWR | O_CLOEXEC);
-	if (self->fd < 0)
-		fail_case("/dev/mrfd_importer: scripts/importer builds its module");
+	self->fd = importer_open();
 	self->seen = must(malloc(VRAM_SIZE));
 	buffer_open(self, 0);
 }
@@ -74,29 +72,11 @@ FIXTURE_TEARDOWN(importer)
 	EXPECT_TRUE(nothing_left());
 }
 
-/* A command to the importer: 0 or an errno. */
-static int does(FIXTURE_DATA(importer) *self, const char *fmt, ...)
-{
-	char line[80];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(line, sizeof(line), fmt, args);
-	va_end(args);
-	return write(self->fd, line, strlen(line)) < 0 ? errno : 0;
-}
-
 /* Whether the importer reads the pattern of SEED. */
 static bool sees(FIXTURE_DATA(importer) *self, size_t size, uint32_t seed)
 {
-	size_t at = 0;
-	ssize_t n;
-
 	memset(self->seen, 0, size);
-	while (at < size && (n = pread(self->fd, self->seen + at, size - at, at)) > 0)
-		at += n;
-	if (at < size)
-		fail_case("read at %zu of what is imported", at);
+	importer_read(self->fd, self->seen, size);
 	return filled(self->seen, size, seed, "read by the importer");
 }
 
@@ -117,7 +97,7 @@ TEST_F(importer, failed_vmap_does_not_warn)
 	bool before = kernel_has_warned(); /* about something else, by another program */
 
 	behave(self->buf.fd, DMABUF_TEST_VMAP, ENOMEM, 0);
-	ASSERT_EQ(ENOMEM, does(self, "vmap %d", self->buf.fd));
+	ASSERT_EQ(ENOMEM, importer_does(self->fd, "vmap %d", self->buf.fd));
 	ASSERT_TRUE(at_rest(self->buf.fd));
 	ASSERT_EQ(before, kernel_has_warned());
 }
@@ -126,7 +106,7 @@ TEST_F(importer, vmapped_buffer_shows_its_bytes)
 {
 	struct dmabuf_test_query q;
 
-	ASSERT_EQ(0, does(self, "vmap %d", self->buf.fd));
+	ASSERT_EQ(0, importer_does(self->fd, "vmap %d", self->buf.fd));
 	q = query(self->buf.fd);
 	ASSERT_EQ(1, q.vmaps);
 	ASSERT_EQ(1, q.brackets);
@@ -134,7 +114,7 @@ TEST_F(importer, vmapped_buffer_shows_its_bytes)
 	fill(self->buf.cpu, SIZE, 2);
 	ASSERT_TRUE(sees(self, SIZE, 2));
 	ASSERT_EQ(0, pread(self->fd, self->seen, 1, SIZE));
-	ASSERT_EQ(0, does(self, "end"));
+	ASSERT_EQ(0, importer_does(self->fd, "end"));
 	ASSERT_TRUE(at_rest(self->buf.fd));
 }
 
@@ -191,11 +171,11 @@ TEST_F(importer, interrupted_import_leaves_no_access_open)
 {
 	add_fence(self->buf.fd, WRITE, FOREVER);
 	signals_come(true);
-	ASSERT_EQ(EINTR, does(self, "vmap %d", self->buf.fd));
+	ASSERT_EQ(EINTR, importer_does(self->fd, "vmap %d", self->buf.fd));
 	signals_come(false);
 	ASSERT_TRUE(none_is_open(self->buf.fd));
 	signal_fences(self->buf.fd);
-	ASSERT_EQ(0, does(self, "vmap %d", self->buf.fd));
+	ASSERT_EQ(0, importer_does(self->fd, "vmap %d", self->buf.fd));
 	ASSERT_TRUE(sees(self, SIZE, 1));
 }
 
@@ -203,7 +183,7 @@ TEST_F(importer, interrupted_import_leaves_no_access_open)
 TEST_F(importer, vmapped_vram_is_not_evicted)
 {
 	memory_open_filled(&self->vram, QXL, VRAM_SIZE, 3);
-	ASSERT_EQ(0, does(self, "vmap %d", self->vram.fd));
+	ASSERT_EQ(0, importer_does(self->fd, "vmap %d", self->vram.fd));
 	ASSERT_TRUE(sees(self, VRAM_SIZE, 3));
 	for (int i = 0; i < OTHERS; i++)
 		memory_open_filled(&self->other[i], QXL, VRAM_SIZE, 10 + i);
@@ -216,7 +196,7 @@ TEST_F(importer, vmapped_vram_is_not_evicted)
 static int device_imports(FIXTURE_DATA(importer) *self)
 {
 	need("pci");
-	return does(self, "umem %d %s", self->buf.fd, device_name());
+	return importer_does(self->fd, "umem %d %s", self->buf.fd, device_name());
 }
 
 static bool only_imported(int fd)
@@ -228,7 +208,7 @@ TEST_F(importer, device_imports_and_gives_back)
 {
 	ASSERT_EQ(0, device_imports(self));
 	ASSERT_TRUE(only_imported(self->buf.fd));
-	ASSERT_EQ(0, does(self, "end"));
+	ASSERT_EQ(0, importer_does(self->fd, "end"));
 	ASSERT_TRUE(at_rest(self->buf.fd));
 	ASSERT_EQ(0, device_imports(self));
 	take_memory(self->buf.fd);
@@ -246,7 +226,7 @@ TEST_F(importer, device_imports_what_moves_in_its_pin)
 	ASSERT_TRUE(only_imported(self->buf.fd));
 	ASSERT_TRUE(filled(self->buf.cpu, SIZE, 1, "buffer"));
 	ASSERT_EQ(EBUSY, move(self->buf.fd, 0));
-	ASSERT_EQ(0, does(self, "end"));
+	ASSERT_EQ(0, importer_does(self->fd, "end"));
 	ASSERT_TRUE(at_rest(self->buf.fd));
 	ASSERT_EQ(0, move(self->buf.fd, 0));
 }
@@ -274,24 +254,24 @@ TEST_F(importer, invalid_commands_are_refused)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	static const char *const invalid[] = {
-		"", "ends", "vmap", "vmap x", "umem 1", "umem x mlx5_0",
+		"", "ends", "vmap", "vmap x", "umem 1", "umem x mlx5_0", "hold 1",
 	};
 
 	for (int i = 0; i < sizeof(invalid) / sizeof(*invalid); i++)
-		ASSERT_EQ(EINVAL, does(self, "%s", invalid[i]));
+		ASSERT_EQ(EINVAL, importer_does(self->fd, "%s", invalid[i]));
 	memset(self->seen, 'x', SIZE);
 	ASSERT_EQ(-1, write(self->fd, self->seen, SIZE));
 	ASSERT_EQ(EINVAL, errno);
-	ASSERT_EQ(EBADF, does(self, "vmap -1"));
-	ASSERT_EQ(EINVAL, does(self, "vmap %d", null));
-	ASSERT_EQ(ENODEV, does(self, "umem %d none", self->buf.fd));
+	ASSERT_EQ(EBADF, importer_does(self->fd, "vmap -1"));
+	ASSERT_EQ(EINVAL, importer_does(self->fd, "vmap %d", null));
+	ASSERT_EQ(ENODEV, importer_does(self->fd, "umem %d none", self->buf.fd));
 	ASSERT_EQ(device_can("pci") ? EINVAL : EOPNOTSUPP,
-		  does(self, "umem %d %s", null, device_name()));
+		  importer_does(self->fd, "umem %d %s", null, device_name()));
 	ASSERT_EQ(-1, read(self->fd, self->seen, 1));
-	ASSERT_EQ(0, does(self, "vmap %d", self->buf.fd));
-	ASSERT_EQ(EBUSY, does(self, "vmap %d", self->buf.fd));
-	ASSERT_EQ(0, does(self, "end"));
-	ASSERT_EQ(0, does(self, "end"));
+	ASSERT_EQ(0, importer_does(self->fd, "vmap %d", self->buf.fd));
+	ASSERT_EQ(EBUSY, importer_does(self->fd, "vmap %d", self->buf.fd));
+	ASSERT_EQ(0, importer_does(self->fd, "end"));
+	ASSERT_EQ(0, importer_does(self->fd, "end"));
 	close(null);
 }
 

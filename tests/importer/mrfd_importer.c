@@ -9,6 +9,9 @@
  *			attachment, no pin: the exporter is to keep what is vmapped in place.
  *	umem FD DEVICE	for DMA by this RDMA device, pinned and revocable, as irdma registers
  *			every dma-buf
+ *	hold FD DEVICE	for DMA by this RDMA device, or, if that does none, by a device of this
+ *			module; it is told that the memory goes, and keeps the mapping, as xe
+ *			keeps it until the next use or the end of its object
  *	end		give it back; a close does that too, and so does a device that leaves
  *
  * A write fails with the errno of the import.  A read gives bytes of a vmap.
@@ -17,6 +20,7 @@
  * import wait; a signal ends that.
  */
 #include <linux/dma-buf.h>
+#include <linux/dma-mapping.h>
 #include <linux/fs.h>
 #include <linux/iosys-map.h>
 #include <linux/list.h>
@@ -34,7 +38,10 @@ struct import {
 	struct dma_buf *dmabuf;		/* vmapped, or NULL */
 	struct iosys_map map;
 	struct ib_umem_dmabuf *umem;	/* or NULL */
-	struct list_head entry;		/* in umems, if it has one */
+	struct dma_buf_attachment *attach;	/* held, or NULL */
+	struct sg_table *sgt;		/* of it */
+	struct ib_device *ibdev;	/* of umem or attach */
+	struct list_head entry;		/* in dma_imports, if it has one */
 };
 
 struct known {
@@ -43,7 +50,7 @@ struct known {
 };
 
 static DEFINE_MUTEX(lock);	/* of the lists, and of every import */
-static LIST_HEAD(umems);
+static LIST_HEAD(dma_imports);
 static LIST_HEAD(devices);
 
 static void import_end(struct import *import)
@@ -58,6 +65,15 @@ static void import_end(struct import *import)
 		list_del(&import->entry);
 		ib_umem_release(&import->umem->umem);
 		import->umem = NULL;
+	}
+	if (import->attach) {
+		struct dma_buf *dmabuf = import->attach->dmabuf;
+
+		list_del(&import->entry);
+		dma_buf_unmap_attachment_unlocked(import->attach, import->sgt, DMA_BIDIRECTIONAL);
+		dma_buf_detach(dmabuf, import->attach);
+		dma_buf_put(dmabuf);
+		import->attach = NULL;
 	}
 }
 
@@ -85,8 +101,8 @@ static void device_removed(struct ib_device *ibdev, void *data)
 	struct known *known = data;
 
 	mutex_lock(&lock);
-	list_for_each_entry_safe(import, next, &umems, entry)
-		if (import->umem->umem.ibdev == ibdev)
+	list_for_each_entry_safe(import, next, &dma_imports, entry)
+		if (import->ibdev == ibdev)
 			import_end(import);
 	list_del(&known->entry);
 	mutex_unlock(&lock);
@@ -160,8 +176,56 @@ static int import_umem(struct import *import, int fd, const char *name)
 	/* Nothing uses the pages, so a revoke has nothing to stop. */
 	ib_umem_dmabuf_revoke_unlock(umem);
 	import->umem = umem;
-	list_add(&import->entry, &umems);
+	import->ibdev = ibdev;
+	list_add(&import->entry, &dma_imports);
 	return 0;
+}
+
+static void hold_invalidated(struct dma_buf_attachment *attach)
+{
+}
+
+static const struct dma_buf_attach_ops hold_ops = {
+	.allow_peer2peer = true,
+	.invalidate_mappings = hold_invalidated,
+};
+
+static struct miscdevice import_device;
+
+static int import_hold(struct import *import, int fd, const char *name)
+{
+	struct ib_device *ibdev = device_of_name(name);
+	struct dma_buf_attachment *attach;
+	struct dma_buf *dmabuf;
+	struct sg_table *sgt;
+	int ret;
+
+	if (!ibdev)
+		return -ENODEV;
+	dmabuf = dma_buf_get(fd);
+	if (IS_ERR(dmabuf))
+		return PTR_ERR(dmabuf);
+	attach = dma_buf_dynamic_attach(dmabuf, ib_uses_virt_dma(ibdev) ?
+					import_device.this_device : ibdev->dma_device,
+					&hold_ops, import);
+	ret = PTR_ERR_OR_ZERO(attach);
+	if (ret)
+		goto err_put;
+	sgt = dma_buf_map_attachment_unlocked(attach, DMA_BIDIRECTIONAL);
+	ret = PTR_ERR_OR_ZERO(sgt);
+	if (ret)
+		goto err_detach;
+	import->attach = attach;
+	import->sgt = sgt;
+	import->ibdev = ibdev;
+	list_add(&import->entry, &dma_imports);
+	return 0;
+
+err_detach:
+	dma_buf_detach(dmabuf, attach);
+err_put:
+	dma_buf_put(dmabuf);
+	return ret;
 }
 
 static int import_command(struct import *import, const char *line)
@@ -173,8 +237,10 @@ static int import_command(struct import *import, const char *line)
 		import_end(import);
 		return 0;
 	}
-	if (import->dmabuf || import->umem)
+	if (import->dmabuf || import->umem || import->attach)
 		return -EBUSY;
+	if (sscanf(line, "hold %d %63s", &fd, name) == 2)
+		return import_hold(import, fd, name);
 	if (sscanf(line, "umem %d %63s", &fd, name) == 2)
 		return import_umem(import, fd, name);
 	if (sscanf(line, "vmap %d", &fd) == 1)
@@ -273,7 +339,16 @@ static int __init import_init(void)
 		return ret;
 	ret = misc_register(&import_device);
 	if (ret)
-		ib_unregister_client(&client);
+		goto err_client;
+	ret = dma_coerce_mask_and_coherent(import_device.this_device, DMA_BIT_MASK(64));
+	if (ret)
+		goto err_misc;
+	return 0;
+
+err_misc:
+	misc_deregister(&import_device);
+err_client:
+	ib_unregister_client(&client);
 	return ret;
 }
 

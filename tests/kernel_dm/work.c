@@ -232,7 +232,7 @@ static int copy_once(struct dm_user *u, struct ib_dm *dm, u8 *is, u64 at, size_t
 	int err;
 
 	memset(bytes, 0x5a, sizeof(bytes));
-	if (!dm->vaddr && !IS_ALIGNED(at | n, WORD)) {
+	if (!dm->mem->vaddr && !IS_ALIGNED(at | n, WORD)) {
 		err = ib_memcpy_to_dm(dm, at, bytes, n);
 		EXPECT(u, err == -EINVAL, "copy of %zu bytes to %llu: %d, not -EINVAL", n, at, err);
 		err = ib_memcpy_from_dm(bytes, dm, at, n);

@@ -10,8 +10,8 @@
  *
  * The owner of a DM is a context of a process or a ULP.  Each DM has whole
  * pages, so no process maps a byte of another owner.  An MR of a DM holds it: while
- * there is one, the DM is not freed.  A dma-buf of a DM does not hold it, see
- * dm_dmabuf.c.
+ * there is one, the DM is not freed.  A dma-buf of a DM does not hold it, but who uses
+ * the dma-buf holds the memory, see dm_mem.c.
  *
  * A ULP is a client of the device (struct ib_client) and frees its DMs in
  * the op remove, as its other objects.
@@ -55,32 +55,9 @@ struct ib_dm *ib_dm_create(struct ib_device *device, struct ib_ucontext *context
 	dm->length = attr->length;
 	dm->uobject = NULL;
 	atomic_set(&dm->usecnt, 0);
-	INIT_LIST_HEAD(&dm->dmabufs);
 	return dm;
 }
 EXPORT_SYMBOL(ib_dm_create);
-
-/**
- * ib_dm_destroy - free a DM, for the two kinds of owners
- * @dm: the DM; the caller excludes other calls with it
- * @attrs: the call, or NULL for a ULP
- *
- * On success nobody reaches the memory any more, by a dma-buf of it either.
- *
- * Context: process context, may sleep. Takes and releases the reservation locks of
- * the dma-bufs.
- *
- * Return: 0, or an error with the DM unchanged: -EBUSY if there is an MR on it
- */
-int ib_dm_destroy(struct ib_dm *dm, struct uverbs_attr_bundle *attrs)
-{
-	if (atomic_read(&dm->usecnt))
-		return -EBUSY;
-
-	ib_dm_revoke_dmabufs(dm);
-	return dm->device->ops.dealloc_dm(dm, attrs);
-}
-EXPORT_SYMBOL(ib_dm_destroy);
 
 /**
  * ib_dm_create_mr - make an MR of a DM, for the two kinds of owners
@@ -170,12 +147,12 @@ struct ib_dm *ib_alloc_dm(struct ib_device *device,
 		return dm;
 
 	err = -EOPNOTSUPP;
-	if (!dm->size)
+	if (!dm->mem)
 		goto err_free;
 
-	if (!dm->vaddr) {
+	if (!dm->mem->vaddr) {
 		err = -ENOMEM;
-		dm->iomem = ioremap_wc(dm->paddr, dm->size);
+		dm->iomem = ioremap_wc(dm->mem->paddr, dm->mem->size);
 		if (!dm->iomem)
 			goto err_free;
 	}
@@ -191,7 +168,7 @@ EXPORT_SYMBOL(ib_alloc_dm);
  * ib_free_dm - free device memory of a ULP
  * @dm: from ib_alloc_dm(); the caller excludes other calls with it
  *
- * Context: process context, may sleep. Takes and releases the reservation locks of
+ * Context: process context, may sleep. Takes and releases the reservation lock of
  * dma-bufs of @dm.
  *
  * Return: 0, or -EBUSY with nothing changed: there is an MR on it
@@ -247,7 +224,7 @@ static bool ib_dm_can_copy(const struct ib_dm *dm, u64 offset, size_t length)
 {
 	if (offset > dm->length || length > dm->length - offset)
 		return false;
-	return dm->vaddr || IS_ALIGNED(offset | length, sizeof(u32));
+	return dm->mem->vaddr || IS_ALIGNED(offset | length, sizeof(u32));
 }
 
 /**
@@ -271,8 +248,8 @@ int ib_memcpy_to_dm(struct ib_dm *dm, u64 dm_offset, const void *src,
 	if (!ib_dm_can_copy(dm, dm_offset, length))
 		return -EINVAL;
 
-	if (dm->vaddr) {
-		memcpy(dm->vaddr + dm_offset, src, length);
+	if (dm->mem->vaddr) {
+		memcpy(dm->mem->vaddr + dm_offset, src, length);
 	} else {
 		memcpy_toio(dm->iomem + dm_offset, src, length);
 		wmb(); /* end write combining before the doorbell */
@@ -300,8 +277,8 @@ int ib_memcpy_from_dm(void *dst, struct ib_dm *dm, u64 dm_offset, size_t length)
 	if (!ib_dm_can_copy(dm, dm_offset, length))
 		return -EINVAL;
 
-	if (dm->vaddr)
-		memcpy(dst, dm->vaddr + dm_offset, length);
+	if (dm->mem->vaddr)
+		memcpy(dst, dm->mem->vaddr + dm_offset, length);
 	else
 		memcpy_fromio(dst, dm->iomem + dm_offset, length);
 	return 0;

@@ -6,12 +6,12 @@
  * needs; its memory is vmalloc() memory, or a BAR that nobody touches.  The
  * importers are here and attach for a device of KUnit, which is no PCI device.
  *
- * The rule that the tests are about: when a DM has been freed, no importer has
- * anything of it, and none gets anything any more.
+ * The rule that the tests are about: when a DM has been freed, importers have been
+ * told and none gets anything any more, and the memory stays until the last user of it
+ * has ended.
  */
 
 #include <linux/dma-buf.h>
-#include <linux/dma-fence.h>
 #include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
 #include <linux/iosys-map.h>
@@ -31,6 +31,10 @@
 
 enum { TEST_DM_VMALLOC, TEST_DM_BAR, TEST_DM_HIDDEN };
 
+static void test_bar_release(void *priv)
+{
+}
+
 static struct ib_dm *test_alloc_dm(struct ib_device *device,
 				   struct ib_ucontext *context,
 				   struct ib_dm_alloc_attr *attr,
@@ -43,13 +47,13 @@ static struct ib_dm *test_alloc_dm(struct ib_device *device,
 	if (attr->flags == TEST_DM_HIDDEN)
 		return dm;
 
-	dm->size = PAGE_ALIGN(attr->length);
-	if (attr->flags == TEST_DM_BAR) {
-		dm->paddr = SZ_1G;
-		return dm;
-	}
-	dm->vaddr = vmalloc_user(dm->size);
-	if (dm->vaddr)
+	if (attr->flags == TEST_DM_BAR)
+		dm->mem = ib_dm_mem_of_bar(device, NULL, SZ_1G,
+					   PAGE_ALIGN(attr->length),
+					   test_bar_release, NULL);
+	else
+		dm->mem = ib_dm_mem_alloc(PAGE_ALIGN(attr->length));
+	if (dm->mem)
 		return dm;
 	kfree(dm);
 	return ERR_PTR(-ENOMEM);
@@ -57,7 +61,6 @@ static struct ib_dm *test_alloc_dm(struct ib_device *device,
 
 static int test_dealloc_dm(struct ib_dm *dm, struct uverbs_attr_bundle *attrs)
 {
-	vfree(dm->vaddr);
 	kfree(dm);
 	return 0;
 }
@@ -71,9 +74,7 @@ struct dm_importer {
 	struct iosys_map map;
 	struct sg_table *sgt;
 	int told;
-	bool late; /* it gives back by @work, after it was told */
-	bool gave_back;
-	struct delayed_work work;
+	bool keeps; /* what it has, when it is told */
 };
 
 /* Under the reservation lock. */
@@ -90,12 +91,9 @@ static void importer_give_back(struct dm_importer *imp)
 	imp->pinned = false;
 }
 
-static void importer_work(struct work_struct *work)
+static void importer_end(struct dm_importer *imp)
 {
-	struct dm_importer *imp = container_of(work, struct dm_importer, work.work);
-
 	dma_resv_lock(imp->dmabuf->resv, NULL);
-	WRITE_ONCE(imp->gave_back, true);
 	importer_give_back(imp);
 	dma_resv_unlock(imp->dmabuf->resv);
 }
@@ -105,9 +103,7 @@ static void importer_invalidate(struct dma_buf_attachment *attach)
 	struct dm_importer *imp = attach->importer_priv;
 
 	imp->told++;
-	if (imp->late)
-		schedule_delayed_work(&imp->work, HZ / 50);
-	else
+	if (!imp->keeps)
 		importer_give_back(imp);
 }
 
@@ -161,12 +157,9 @@ static void replace_dm(struct kunit *test, u32 kind)
 static int dm_test_init(struct kunit *test)
 {
 	struct dm_fixture *f = kunit_kzalloc(test, sizeof(*f), GFP_KERNEL);
-	int i;
 
 	KUNIT_ASSERT_NOT_NULL(test, f);
 	test->priv = f;
-	for (i = 0; i < ARRAY_SIZE(f->imp); i++)
-		INIT_DELAYED_WORK(&f->imp[i].work, importer_work);
 	f->ibdev = new_device(test);
 	f->ibdev->ops.alloc_dm = test_alloc_dm;
 	f->ibdev->ops.dealloc_dm = test_dealloc_dm;
@@ -186,19 +179,17 @@ static void dm_test_exit(struct kunit *test)
 	for (i = 0; i < ARRAY_SIZE(f->imp); i++) {
 		struct dm_importer *imp = &f->imp[i];
 
-		if (imp->attach) {
-			flush_delayed_work(&imp->work);
-			dma_resv_lock(imp->dmabuf->resv, NULL);
-			importer_give_back(imp);
-			dma_resv_unlock(imp->dmabuf->resv);
+		if (!imp->dmabuf)
+			continue;
+		importer_end(imp);
+		if (imp->attach)
 			dma_buf_detach(imp->dmabuf, imp->attach);
-		}
-		if (imp->dmabuf)
-			dma_buf_put(imp->dmabuf);
+		dma_buf_put(imp->dmabuf);
 	}
 	if (f->dm)
 		free_dm(test);
 	flush_delayed_fput(); /* a kernel thread delays its last fput() */
+	flush_workqueue(ib_wq); /* the device of the test goes */
 }
 
 /* The importer has a dma-buf of the DM, of which nobody else knows. */
@@ -331,17 +322,15 @@ static void test_attach_refuses_a_pinned_importer(struct kunit *test)
 						       &keeper_ops, NULL)));
 }
 
-static void test_vmap_needs_a_pin(struct kunit *test)
+/* Neither a pin nor an attachment is needed: who has it vmapped holds the memory. */
+static void test_vmap(struct kunit *test)
 {
 	struct dm_fixture *f = test->priv;
 	struct dm_importer *imp = new_importer(test, 0);
 
-	KUNIT_ASSERT_EQ(test, 0, importer_attach(test, imp));
-	KUNIT_EXPECT_EQ(test, -EBUSY, importer_vmap(imp));
-	KUNIT_ASSERT_EQ(test, 0, importer_pin(imp));
 	KUNIT_ASSERT_EQ(test, 0, importer_vmap(imp));
 	KUNIT_EXPECT_FALSE(test, imp->map.is_iomem);
-	KUNIT_EXPECT_PTR_EQ(test, imp->map.vaddr, f->dm->vaddr);
+	KUNIT_EXPECT_PTR_EQ(test, imp->map.vaddr, f->dm->mem->vaddr);
 	KUNIT_EXPECT_EQ(test, 0, dma_buf_begin_cpu_access(imp->dmabuf,
 							  DMA_FROM_DEVICE));
 }
@@ -364,7 +353,7 @@ static void test_map_of_system_memory(struct kunit *test)
 
 	/* The device has no IOMMU: an address is that of the page. */
 	for_each_sgtable_dma_page(imp->sgt, &iter, 0) {
-		struct page *page = vmalloc_to_page(f->dm->vaddr + n++ * PAGE_SIZE);
+		struct page *page = vmalloc_to_page(f->dm->mem->vaddr + n++ * PAGE_SIZE);
 
 		KUNIT_EXPECT_EQ(test, sg_page_iter_dma_address(&iter),
 				(dma_addr_t)page_to_phys(page));
@@ -435,67 +424,29 @@ static void test_free_revokes_two_importers(struct kunit *test)
 }
 
 /* A mapping is valid until the importer has undone it, and so is the memory. */
-static void test_free_waits_for_an_importer(struct kunit *test)
+static void test_free_does_not_wait_for_an_importer(struct kunit *test)
 {
 	struct dm_importer *imp = new_user(test, 0);
 
-	imp->late = true;
+	imp->keeps = true;
 	free_dm(test);
-	KUNIT_EXPECT_TRUE(test, READ_ONCE(imp->gave_back));
-	flush_delayed_work(&imp->work); /* it may still be about to say so */
+	memset(imp->map.vaddr, 0x5a, DM_SIZE); /* KASAN looks whether it is there */
+	KUNIT_EXPECT_EQ(test, -ENODEV, dma_buf_begin_cpu_access(imp->dmabuf,
+								DMA_FROM_DEVICE));
+	importer_end(imp);
 	check_revoked(test, imp);
 }
 
-static const char *dm_fence_name(struct dma_fence *fence)
+/* As vb2 does it: a vmap without an attachment hears of no revoke. */
+static void test_free_does_not_wait_for_a_vmap(struct kunit *test)
 {
-	return "dm_dmabuf_test";
-}
+	struct dm_importer *imp = new_importer(test, 0);
 
-static const struct dma_fence_ops dm_fence_ops = {
-	.get_driver_name = dm_fence_name,
-	.get_timeline_name = dm_fence_name,
-};
-
-struct dm_fence {
-	struct dma_fence base;
-	spinlock_t lock; /* of the fence */
-	struct delayed_work work;
-	bool signaled;
-};
-
-static void dm_fence_work(struct work_struct *work)
-{
-	struct dm_fence *fence = container_of(work, struct dm_fence, work.work);
-
-	WRITE_ONCE(fence->signaled, true);
-	dma_fence_signal(&fence->base);
-}
-
-static void test_free_waits_for_a_fence(struct kunit *test)
-{
-	struct dm_importer *imp = new_user(test, 0);
-	struct dm_fence *fence;
-
-	fence = kzalloc_obj(*fence); /* freed with its last reference */
-	KUNIT_ASSERT_NOT_NULL(test, fence);
-	spin_lock_init(&fence->lock);
-	INIT_DELAYED_WORK(&fence->work, dm_fence_work);
-	dma_fence_init(&fence->base, &dm_fence_ops, &fence->lock,
-		       dma_fence_context_alloc(1), 1);
-
-	dma_resv_lock(imp->dmabuf->resv, NULL);
-	if (!dma_resv_reserve_fences(imp->dmabuf->resv, 1))
-		dma_resv_add_fence(imp->dmabuf->resv, &fence->base,
-				   DMA_RESV_USAGE_BOOKKEEP);
-	dma_resv_unlock(imp->dmabuf->resv);
-	KUNIT_EXPECT_EQ(test, kref_read(&fence->base.refcount), 2);
-
-	schedule_delayed_work(&fence->work, HZ / 50);
+	KUNIT_ASSERT_EQ(test, 0, importer_vmap(imp));
 	free_dm(test);
-	KUNIT_EXPECT_TRUE(test, READ_ONCE(fence->signaled));
-	flush_delayed_work(&fence->work);
-	dma_fence_put(&fence->base);
-	check_revoked(test, imp);
+	memset(imp->map.vaddr, 0x5a, DM_SIZE);
+	dma_buf_vunmap_unlocked(imp->dmabuf, &imp->map);
+	KUNIT_EXPECT_EQ(test, -ENODEV, importer_vmap(imp));
 }
 
 /* Release */
@@ -576,15 +527,15 @@ static struct kunit_case dm_dmabuf_cases[] = {
 	KUNIT_CASE(test_export_of_a_hidden_dm),
 	KUNIT_CASE(test_attach_needs_invalidate_mappings),
 	KUNIT_CASE(test_attach_refuses_a_pinned_importer),
-	KUNIT_CASE(test_vmap_needs_a_pin),
+	KUNIT_CASE(test_vmap),
 	KUNIT_CASE(test_map_of_system_memory),
 	KUNIT_CASE(test_map_of_a_bar_without_a_path),
 	KUNIT_CASE(test_free_revokes),
 	KUNIT_CASE(test_free_revokes_who_has_only_attached),
 	KUNIT_CASE(test_free_revokes_two_exports),
 	KUNIT_CASE(test_free_revokes_two_importers),
-	KUNIT_CASE(test_free_waits_for_an_importer),
-	KUNIT_CASE(test_free_waits_for_a_fence),
+	KUNIT_CASE(test_free_does_not_wait_for_an_importer),
+	KUNIT_CASE(test_free_does_not_wait_for_a_vmap),
 	KUNIT_CASE(test_release_then_free),
 	KUNIT_CASE(test_free_of_a_dma_buf_without_a_file),
 	KUNIT_CASE(test_release_races_free),

@@ -7,16 +7,16 @@
  * device is that there is little of it.  The module parameter max_dm_size bounds what
  * all DMs of a device have together, in whole pages.
  *
- * The memory of a process's DM belongs to its struct rxe_mmap_info, to which the DM
- * has a reference.  A mapping has references on the pages.  So a process that frees a
- * DM and keeps the mapping keeps these pages, and sees no memory of anybody else.
- * They are memory of the process then and do not count any more: a mapping can
- * outlive the device, so it cannot give anything back to it.  The core frees a DM
- * only when there is no MR on it any more.
+ * A process maps its DM by a struct rxe_mmap_info, to which the DM has a reference.
+ * The mapping itself has references on the pages.  So a process that frees a DM and
+ * keeps the mapping keeps these pages, as an importer of a dma-buf keeps the memory,
+ * and neither sees memory of anybody else.  They do not count against max_dm_size any
+ * more: both can outlive the device, so they cannot give anything back to it.  The core
+ * frees a DM only when there is no MR on it any more.
  */
 
 #include <linux/iosys-map.h>
-#include <linux/vmalloc.h>
+#include <rdma/ib_dm.h>
 #include <rdma/rxe_user_ioctl_cmds.h>
 #include <rdma/uverbs_ioctl.h>
 
@@ -30,8 +30,7 @@
  * struct rxe_dm - a DM
  * @ibdm: what the core knows
  * @map: the memory, for MRs
- * @ip: of the DM of a process: owns the memory; NULL for an upper-layer
- *	protocol (ULP)
+ * @ip: of the DM of a process; NULL for an upper-layer protocol (ULP)
  */
 struct rxe_dm {
 	struct ib_dm ibdm;
@@ -71,15 +70,16 @@ static void rxe_dm_expect_mmap(struct rxe_dev *rxe, struct rxe_mmap_info *ip)
 	spin_unlock_bh(&rxe->pending_lock);
 }
 
-/* On success the memory belongs to the mmap info. */
+/* On success the mmap info is a user of the memory, and uncharges it. */
 static int rxe_dm_let_map(struct rxe_dev *rxe, struct rxe_dm *dm,
 			  struct uverbs_attr_bundle *attrs)
 {
+	struct ib_dm_mem *mem = dm->ibdm.mem;
 	struct rxe_mmap_info *ip;
 	int err;
 
-	ip = rxe_create_mmap_info(rxe, dm->ibdm.size, &attrs->driver_udata,
-				  dm->ibdm.vaddr);
+	ip = rxe_create_mmap_info(rxe, mem->size, &attrs->driver_udata,
+				  mem->vaddr);
 	if (IS_ERR(ip))
 		return PTR_ERR(ip);
 
@@ -90,7 +90,8 @@ static int rxe_dm_let_map(struct rxe_dev *rxe, struct rxe_dm *dm,
 		return err;
 	}
 
-	ip->dm_size = dm->ibdm.size;
+	ib_dm_mem_get(mem);
+	ip->mem = mem;
 	dm->ip = ip;
 	rxe_dm_expect_mmap(rxe, ip);
 	return 0;
@@ -126,7 +127,7 @@ struct ib_dm *rxe_alloc_dm(struct ib_device *device, struct ib_ucontext *context
 	if (attr->length > rxe->attr.max_dm_size)
 		return ERR_PTR(-ENOMEM);
 
-	dm = kzalloc(sizeof(*dm), GFP_KERNEL);
+	dm = kzalloc_obj(*dm);
 	if (!dm)
 		return ERR_PTR(-ENOMEM);
 
@@ -135,21 +136,20 @@ struct ib_dm *rxe_alloc_dm(struct ib_device *device, struct ib_ucontext *context
 	if (!rxe_dm_charge(rxe, size))
 		goto err_free;
 
-	dm->ibdm.size = size;
-	dm->ibdm.vaddr = vmalloc_user(size);
-	if (!dm->ibdm.vaddr)
+	dm->ibdm.mem = ib_dm_mem_alloc(size);
+	if (!dm->ibdm.mem)
 		goto err_uncharge;
-	iosys_map_set_vaddr(&dm->map, dm->ibdm.vaddr);
+	iosys_map_set_vaddr(&dm->map, dm->ibdm.mem->vaddr);
 
 	if (context) {
 		err = rxe_dm_let_map(rxe, dm, attrs);
 		if (err)
-			goto err_vfree;
+			goto err_put;
 	}
 	return &dm->ibdm;
 
-err_vfree:
-	vfree(dm->ibdm.vaddr);
+err_put:
+	ib_dm_mem_put(dm->ibdm.mem);
 err_uncharge:
 	rxe_dm_uncharge(rxe, size);
 err_free:
@@ -157,17 +157,15 @@ err_free:
 	return ERR_PTR(err);
 }
 
-/* The op dealloc_dm. The core has seen to it that nobody else uses the memory. */
+/* The op dealloc_dm. The core puts the memory. */
 int rxe_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
 {
 	struct rxe_dm *dm = to_rdm(ibdm);
 
-	if (dm->ip) {
+	if (dm->ip)
 		kref_put(&dm->ip->ref, rxe_mmap_release);
-	} else {
-		vfree(ibdm->vaddr);
-		rxe_dm_uncharge(to_rdev(ibdm->device), ibdm->size);
-	}
+	else
+		rxe_dm_uncharge(to_rdev(ibdm->device), ibdm->mem->size);
 	kfree(dm);
 	return 0;
 }
