@@ -59,10 +59,11 @@ def result(**changes):
 
 
 class Scoreboard(unittest.TestCase):
-    def status(self, failing):
-        """Its exit status if a case of these stacks fails."""
+    def status(self, failing, case="rxe/rdma-core/test_a: test"):
+        """Its exit status if the case fails on these stacks."""
         def run(device, title, *_):
-            return {"test_a": [1, 0, int(title in failing)]}
+            failed = {case} if title in failing else set()
+            return {"test_a": [1, 0, len(failed)]}, failed
         with tempfile.TemporaryDirectory() as out, mock.patch.object(scoreboard, "OUT", out), \
                 mock.patch.object(scoreboard, "run", run), \
                 mock.patch.object(scoreboard.report, "write", lambda: out), \
@@ -76,6 +77,11 @@ class Scoreboard(unittest.TestCase):
         self.assertEqual(self.status(("stock", "library", "connectx-stock")), 0)
         self.assertEqual(self.status(("ours",)), 1)
         self.assertEqual(self.status(("connectx",)), 1)
+
+    def test_scoreboard_knows_what_is_expected_to_fail(self):
+        with mock.patch.object(scoreboard.expected, "lines", lambda name: [("a: b", "why")]):
+            self.assertEqual(self.status(("connectx",), "a: b"), 0)
+            self.assertEqual(self.status(("connectx",), "a: c"), 1)
 
 
 class Bench(unittest.TestCase):
