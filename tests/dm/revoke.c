@@ -11,6 +11,7 @@
  */
 #include "dm/exported.h"
 #include "lib/child.h"
+#include "lib/clock.h"
 #include "lib/test_exporter.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -188,6 +189,49 @@ TEST_F(exported, free_ends_the_access_of_all_importers)
 	pd_close(pd);
 }
 
+/* A new DM, dma-buf and MR, in place of what a round has left. */
+static void renew(FIXTURE_DATA(exported) *self)
+{
+	mr_close(self->mr);
+	self->mr = NULL;
+	close(self->fd);
+	self->fd = -1;
+	dm_open_filled(&self->dm, self->ctx[EXPORTER], SIZE, 1);
+	self->fd = export_fd(&self->dm);
+	self->mr = import_all(self, RWA);
+}
+
+/*
+ * Who holds the fd registers it as often as he likes.  The owner's free must not wait for each
+ * registration, but once for all.  What it does for each is like the registration, or less.
+ */
+TEST_F_TIMEOUT(exported, free_waits_once_for_all_registrations, 300)
+{
+	static struct ibv_mr *mr[10000];
+	double begin, freed, alone = 0, registered = 0;
+
+	/* A device that needs a command for each gets fewer if it is slow. */
+	for (int n = 1; n <= ARRAY_SIZE(mr) && registered < 1; n *= 10) {
+		begin = now();
+		for (int i = 0; i < n; i++)
+			mr[i] = import_all(self, RWA);
+		registered = now() - begin;
+		begin = now();
+		dm_close(&self->dm);
+		freed = now() - begin;
+		printf("# %d registrations in %.1f ms, then a free in %.1f ms\n", n,
+		       1e3 * registered, 1e3 * freed);
+		if (n == 1)
+			alone = freed;
+		ASSERT_TRUE(freed < 4 * registered + 20 * alone);
+		ASSERT_TRUE(is_dead(self, mr[0]));
+		ASSERT_TRUE(is_dead(self, mr[n - 1]));
+		for (int i = 0; i < n; i++)
+			mr_close(mr[i]);
+		renew(self);
+	}
+}
+
 /* A free that is refused takes nothing from anybody. */
 TEST_F(exported, refused_free_leaves_importers_working)
 {
@@ -310,18 +354,6 @@ static bool traffic_ended_well(struct traffic *t)
 		memory_close(&w->host);
 	}
 	return well;
-}
-
-/* A new DM, dma-buf and MR, in place of what a round has left. */
-static void renew(FIXTURE_DATA(exported) *self)
-{
-	mr_close(self->mr);
-	self->mr = NULL;
-	close(self->fd);
-	self->fd = -1;
-	dm_open_filled(&self->dm, self->ctx[EXPORTER], SIZE, 1);
-	self->fd = export_fd(&self->dm);
-	self->mr = import_all(self, RWA);
 }
 
 TEST_F_TIMEOUT(exported, free_during_traffic_stops_it, 120)

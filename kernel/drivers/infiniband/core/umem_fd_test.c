@@ -499,6 +499,61 @@ static void test_buf_revoked(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, buf->in_order);
 }
 
+#define MANY 64
+
+/* Whether a revoke of many takes less time than a quarter of as many grace periods. */
+static bool revokes_at_once(struct kunit *test, struct test_buf *buf,
+			    const struct ib_uverbs_buffer_desc *desc,
+			    struct ib_umem **umems)
+{
+	ktime_t begin, quarter, all;
+	int i;
+
+	for (i = 0; i < MANY; i++) {
+		umems[i] = get_umem(new_device(test), desc, WR);
+		KUNIT_ASSERT_NOT_ERR_OR_NULL(test, umems[i]);
+	}
+	KUNIT_EXPECT_EQ(test, buf->pinned, MANY);
+
+	begin = ktime_get();
+	for (i = 0; i < MANY / 4; i++)
+		synchronize_rcu();
+	quarter = ktime_sub(ktime_get(), begin);
+
+	begin = ktime_get();
+	test_buf_revoke(to_ib_umem_vmap(umems[0])->dmabuf);
+	all = ktime_sub(ktime_get(), begin);
+	KUNIT_EXPECT_EQ(test, buf->pinned, 0);
+
+	for (i = 0; i < MANY; i++) {
+		KUNIT_EXPECT_TRUE(test, is_revoked(to_ib_umem_vmap(umems[i])));
+		ib_umem_release(umems[i]);
+	}
+	KUNIT_EXPECT_EQ(test, buf->attached, 0);
+	return ktime_before(all, quarter);
+}
+
+/* It waits once for all of them. The machine may stop meanwhile, so it has some tries. */
+static void test_buf_revoked_at_once(struct kunit *test)
+{
+	struct test_buf *buf = kunit_kzalloc(test, sizeof(*buf), GFP_KERNEL);
+	struct ib_umem **umems = kunit_kcalloc(test, MANY, sizeof(*umems), GFP_KERNEL);
+	struct ib_uverbs_buffer_desc desc = {
+		.type = IB_UVERBS_BUFFER_TYPE_DMABUF,
+		.length = BUF_SIZE,
+	};
+	bool at_once = false;
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, buf);
+	KUNIT_ASSERT_NOT_NULL(test, umems);
+	iosys_map_set_vaddr(&buf->map, buf);
+	desc.fd = install(test, export(test, buf, &test_buf_ops_dynamic, O_RDWR));
+	for (i = 0; i < 10 && !at_once; i++)
+		at_once = revokes_at_once(test, buf, &desc, umems);
+	KUNIT_EXPECT_TRUE(test, at_once);
+}
+
 static void test_other_type(struct kunit *test)
 {
 	struct test_buf *buf = kunit_kzalloc(test, sizeof(*buf), GFP_KERNEL);
@@ -532,6 +587,7 @@ static struct kunit_case umem_fd_cases[] = {
 	KUNIT_CASE(test_mode_allows),
 	KUNIT_CASE_PARAM(test_buf, buf_gen_params),
 	KUNIT_CASE(test_buf_revoked),
+	KUNIT_CASE(test_buf_revoked_at_once),
 	KUNIT_CASE(test_other_type),
 	KUNIT_CASE(test_dmabuf_needs_a_way),
 	{}

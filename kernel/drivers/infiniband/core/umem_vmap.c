@@ -22,6 +22,8 @@
 #include <linux/slab.h>
 #include <rdma/ib_umem_fd.h>
 
+static const struct dma_buf_attach_ops ib_umem_vmap_attach_ops;
+
 static enum dma_data_direction ib_umem_vmap_direction(struct ib_umem *umem)
 {
 	return umem->writable ? DMA_BIDIRECTIONAL : DMA_FROM_DEVICE;
@@ -47,21 +49,48 @@ static void ib_umem_vmap_unpin(struct ib_umem_vmap *vmap)
 	vmap->pinned = false;
 }
 
-/*
- * A pinned buffer does not move, so the exporter takes the memory back. Until the
- * pin is done nothing is in use, and the pin itself may move the buffer.
- */
-static void ib_umem_vmap_revoke(struct dma_buf_attachment *attach)
+/* The vmap behind an attachment, or NULL if there is none that its exporter can revoke. */
+static struct ib_umem_vmap *
+ib_umem_vmap_pinned(struct dma_buf_attachment *attach)
 {
 	struct ib_umem_vmap *vmap = attach->importer_priv;
 
-	if (!vmap->pinned)
+	if (attach->importer_ops != &ib_umem_vmap_attach_ops || !vmap->pinned)
+		return NULL;
+	return vmap;
+}
+
+/*
+ * A pinned buffer does not move, so the exporter takes the memory back. Until the
+ * pin is done nothing is in use, and the pin itself may move the buffer.
+ *
+ * The exporter tells all importers in a row, under the lock. A user may have imported
+ * the buffer ten thousand times, so the first call does it for all: one grace period.
+ *
+ * It waits here, because a fence needs a slot in the reservation object. The slot
+ * that it would get may be the one that the exporter has reserved for its own.
+ */
+static void ib_umem_vmap_revoke(struct dma_buf_attachment *attach)
+{
+	struct list_head *attachments = &attach->dmabuf->attachments;
+	struct ib_umem_vmap *vmap;
+
+	if (!ib_umem_vmap_pinned(attach))
 		return;
 
-	WRITE_ONCE(vmap->revoked, true);
+	list_for_each_entry(attach, attachments, node) {
+		vmap = ib_umem_vmap_pinned(attach);
+		if (vmap)
+			WRITE_ONCE(vmap->revoked, true);
+	}
 	synchronize_rcu();
-	ib_umem_vmap_unmap(vmap);
-	ib_umem_vmap_unpin(vmap);
+	list_for_each_entry(attach, attachments, node) {
+		vmap = ib_umem_vmap_pinned(attach);
+		if (!vmap)
+			continue;
+		ib_umem_vmap_unmap(vmap);
+		ib_umem_vmap_unpin(vmap);
+	}
 }
 
 /* Without allow_peer2peer the exporter pins the buffer where the CPU reaches it. */
