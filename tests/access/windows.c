@@ -244,6 +244,55 @@ TEST_F(mw, invalidating_an_unbound_window_is_refused)
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));
 }
 
+static void unbind(FIXTURE_DATA(mw) *self, struct ibv_mw *mw, int way)
+{
+	struct ibv_mw_bind bind = { .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_send_wr *bad, wr = {
+		.opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED,
+		.bind_mw = { .mw = mw, .rkey = ibv_inc_rkey(mw->rkey) },
+	};
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(self->pair.qp[1]);
+
+	if (way == 0) {
+		errno = ibv_bind_mw(self->pair.qp[1], mw, &bind);
+	} else if (way == 1) {
+		errno = ibv_post_send(self->pair.qp[1], &wr, &bad);
+	} else {
+		ibv_wr_start(qp);
+		qp->wr_flags = IBV_SEND_SIGNALED;
+		ibv_wr_bind_mw(qp, mw, wr.bind_mw.rkey, &wr.bind_mw.bind_info);
+		errno = ibv_wr_complete(qp);
+	}
+	if (errno)
+		fail_case("unbind a window");
+}
+
+/* By a bind of no bytes, in all ways to post it; see ibv_bind_mw(3). */
+TEST_F(mw, window_of_type_1_is_unbound_without_an_mr)
+{
+	need("window-type-1");
+	for (int way = 0; way < 3; way++) {
+		struct ibv_mw *mw = window_alloc(self->pd[0], IBV_MW_TYPE_1);
+		struct ibv_mw_bind bind = {
+			.bind_info = { self->mr, self->iova, PAGE, WINDOW_ACCESS },
+			.send_flags = IBV_SEND_SIGNALED,
+		};
+		uint32_t rkey;
+
+		ASSERT_EQ(0, ibv_bind_mw(self->pair.qp[1], mw, &bind));
+		ASSERT_EQ(IBV_WC_SUCCESS, wait_wc(&self->pair, NULL));
+		rkey = mw->rkey;
+		ASSERT_EQ(IBV_WC_SUCCESS,
+			  peer(self, IBV_WR_RDMA_WRITE, self->iova, 8, rkey));
+		unbind(self, mw, way);
+		ASSERT_EQ(IBV_WC_SUCCESS, wait_wc(&self->pair, NULL));
+		ASSERT_EQ(IBV_WC_REM_ACCESS_ERR,
+			  peer(self, IBV_WR_RDMA_WRITE, self->iova, 8, rkey));
+		new_pair(self);
+		ASSERT_EQ(0, ibv_dealloc_mw(mw));
+	}
+}
+
 /* If the QP were destroyed, the window would keep a pointer to freed memory. */
 TEST_F(mw, destroying_a_qp_with_a_window_is_ebusy)
 {

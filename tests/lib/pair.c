@@ -14,6 +14,7 @@ static bool can(struct ibv_context *ctx, const char *word)
 static struct ibv_qp *make_qp(struct ibv_context *ctx, struct ibv_pd *pd, struct ibv_cq *cq)
 {
 	uint64_t ops = IBV_QP_EX_WITH_RDMA_WRITE |
+		       (can(ctx, "window-type-1") ? IBV_QP_EX_WITH_BIND_MW : 0) |
 		       (can(ctx, "atomics") ? IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD : 0) |
 		       (can(ctx, "atomic-write") ? IBV_QP_EX_WITH_ATOMIC_WRITE : 0) |
 		       (can(ctx, "flush") ? IBV_QP_EX_WITH_FLUSH : 0);

@@ -284,6 +284,28 @@ TEST_F(error, retry_count_7_does_not_retry_forever)
 	ASSERT_EQ(IBV_WC_RETRY_EXC_ERR, next_of(self, 0, &id));
 }
 
+/* None may be outstanding, so there is nothing to wait for. */
+TEST_F(error, read_with_max_rd_atomic_0_fails)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
+	uint64_t id;
+
+	need("sqd");
+	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[0], &attr, IBV_QP_STATE));
+	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[0], &attr, IBV_QP_MAX_QP_RD_ATOMIC));
+	attr.qp_state = IBV_QPS_RTS;
+	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[0], &attr, IBV_QP_STATE));
+	post(self, 1, IBV_WR_RDMA_WRITE, self->e.here.iova, SIZE, self->e.mr->lkey);
+	post(self, 2, IBV_WR_RDMA_READ, self->e.here.iova, SIZE, self->e.mr->lkey);
+	post(self, 3, IBV_WR_RDMA_WRITE, self->e.here.iova, SIZE, self->e.mr->lkey);
+	ASSERT_EQ(IBV_WC_SUCCESS, next_of(self, 0, &id));
+	ASSERT_EQ(1, id);
+	ASSERT_EQ(IBV_WC_LOC_QP_OP_ERR, next_of(self, 0, &id));
+	ASSERT_EQ(2, id);
+	ASSERT_EQ(IBV_WC_WR_FLUSH_ERR, next_of(self, 0, &id));
+	ASSERT_EQ(3, id);
+}
+
 TEST_F(error, send_to_a_never_ready_receiver_fails)
 {
 	uint64_t id;
