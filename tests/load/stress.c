@@ -67,6 +67,7 @@ FIXTURE(stress)
 	bool brief;		/* the case is too short to do every act */
 	uint32_t least_killed;	/* what the case must have done besides every act */
 	uint32_t least_deletions;
+	uint32_t least[NR_ENDINGS];	/* so many ended in each way */
 };
 
 /*
@@ -349,6 +350,9 @@ static bool enough(FIXTURE_DATA(stress) *self)
 	for (int i = 0; i < NR_ACTS; i++)
 		if (must_be_done(self, i) && !self->board->acts[i])
 			return false;
+	for (int i = 0; i < NR_ENDINGS; i++)
+		if (self->endings[i] < self->least[i])
+			return false;
 	return self->killed >= self->least_killed && self->deletions >= self->least_deletions;
 }
 
@@ -495,6 +499,7 @@ TEST_F_TIMEOUT(stress, workers_share_the_device_without_error, 240)
 TEST_F_TIMEOUT(stress, killed_workers_leave_nothing_behind, 240)
 {
 	self->least_killed = LEAST;
+	self->least[WELL] = 2;
 	keep_alive(_metadata, self, SECONDS, 1.5, true, NULL);
 	EXPECT_LE(LEAST, self->killed);
 	EXPECT_LE(2, self->endings[WELL]);
@@ -507,6 +512,7 @@ TEST_F_TIMEOUT(stress, deleting_the_device_under_load_leaves_nothing, 240)
 	need("add-delete");
 	self->least_killed = LEAST;
 	self->least_deletions = 2;
+	self->least[TAKEN] = 1;
 	keep_alive(_metadata, self, SECONDS, 0.8, true, delete_and_add);
 	if (!device_exists())
 		ASSERT_TRUE(device_add());
