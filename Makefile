@@ -9,8 +9,8 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
 demo: NEEDS = $(if $(filter connectx,$(DEVICE)),kernel-modules connectx,kernel) rdma-core-obj
-demo: device ready ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png; DEVICE=connectx for moving pictures into VRAM by mlx5
-	@scripts/demo $(if $(DEVICE),"--$$DEVICE") $(if $(PICTURE),--picture "$$PICTURE")
+demo: device ready ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png; DEVICE=connectx for moving pictures into VRAM by mlx5, with DIRECT=1 by Data Direct
+	@scripts/demo $(if $(DEVICE),"--$$DEVICE") $(if $(DIRECT),--direct) $(if $(PICTURE),--picture "$$PICTURE")
 
 check: ready ## run the tests; FULL=1 all there is, SINCE=commit all that changes since then may affect, T=pattern some (see scripts/check --help); DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races, STOCK=1 T=pattern on the kernel without our patches
 	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(STOCK),--stock) $(if $(FULL),--full) $(if $(filter undefined,$(origin SINCE)),,--since "$$SINCE") $(if $(T),"$$T")
@@ -18,12 +18,12 @@ check: ready ## run the tests; FULL=1 all there is, SINCE=commit all that change
 bench: ready ## measure registration and transfer, and the ConnectX model; tables and plots in build/bench
 	@scripts/bench
 
-shell: device ready ## an interactive guest with an RDMA device and the tools on the path; DEVICE=connectx for the ConnectX model
-	@scripts/shell $(if $(DEVICE),"--$$DEVICE")
+shell: device ready ## an interactive guest with an RDMA device and the tools on the path; DEVICE=connectx for the ConnectX model, with DIRECT=1 for its second function too
+	@scripts/shell $(if $(DEVICE),"--$$DEVICE") $(if $(DIRECT),-d direct)
 
 gdb: SYMBOLS = -symbols
-gdb: device ready ## gdb on the kernel of such a guest and on programs in it; DEVICE=connectx for the ConnectX model
-	@scripts/gdb $(if $(DEVICE),"--$$DEVICE")
+gdb: device ready ## gdb on the kernel of such a guest and on programs in it; DEVICE=connectx for the ConnectX model, with DIRECT=1 too
+	@scripts/gdb $(if $(DEVICE),"--$$DEVICE") $(if $(DIRECT),-d direct)
 
 scoreboard: ready ## rdma-core's suite on the stock stack beside ours, and on the ConnectX model; build/report/index.html shows all results
 	@scripts/scoreboard
@@ -63,6 +63,7 @@ distclean: clean ## remove the cache too
 
 device:
 	@case "$$DEVICE" in '' | connectx) ;; *) echo "DEVICE=$$DEVICE: without DEVICE it is Soft-RoCE, and DEVICE=connectx is all else there is" >&2; exit 2 ;; esac
+	@case "$$DIRECT/$$DEVICE" in /* | */connectx) ;; *) echo "DIRECT=$$DIRECT goes with DEVICE=connectx: Soft-RoCE has no second PCI function" >&2; exit 2 ;; esac
 
 # Report what the host lacks before anything is built.
 ready:

@@ -45,20 +45,24 @@ LIMITS = (("queue pairs", "HCA_LOG_QPS", "power"), ("completion queues", "HCA_LO
           ("initiators of a DC target at a time", "DCT_HALVES", "number"),
           ("QPs in a multicast group", "HCA_MCG_QPS", "number"),
           ("device memory", "HCA_MEMIC_SIZE", "bytes"),
-          ("interrupt vectors", "HCA_VECTORS", "number"),
+          ("interrupt vectors", "PCI_VECTORS", "number"),
           ("memory of the model for what a guest makes", "HCA_MEMORY", "bytes"),
+          ("regions of memory that QEMU maps", "DMA_REGIONS", "number"),
           ("ports of a fabric", "SWITCH_PORTS", "number"),
           ("packets under way in a model", "LINK_PACKETS", "number"),
           ("of them waiting for pages", "LINK_STALLED", "number"))
 
 
-def read(name):
-    with open(os.path.join(MODEL, name), encoding="utf-8") as file:
-        return file.read()
-
-
 def sources():
-    return sorted(os.path.basename(path) for path in glob.glob(os.path.join(MODEL, "*.[ch]")))
+    """{name: path} of the files of all floors."""
+    paths = (path for path in glob.glob(os.path.join(MODEL, "*/*.[ch]"))
+             if os.path.basename(os.path.dirname(path)) != "fuzz")
+    return {os.path.basename(path): path for path in sorted(paths, key=os.path.basename)}
+
+
+def read(name):
+    with open(sources()[name], encoding="utf-8") as file:
+        return file.read()
 
 
 def without_comments(text):
@@ -96,8 +100,8 @@ def value(expression, known, depth=0):
 
 
 def modelled():
-    """{name of a command: the file that has it}, of the tables that cmd.c looks into."""
-    used = re.search(r"\btables\[\] = \{(.*?)\};", read("cmd.c"), re.DOTALL)[1]
+    """{name of a command: the file that has it}, of the tables that cmdif.c looks into."""
+    used = re.search(r"\bcmd_tables\[\] = \{(.*?)\};", read("cmdif.c"), re.DOTALL)[1]
     found = {}
     for name in sources():
         for table, body in re.findall(r"^const struct cmd_op (\w+)\[\] = \{\n(.*?)^\};", read(name),

@@ -30,7 +30,7 @@
 
 #define MAX_FRAMES 10000
 #define MAX_PLACES 8
-#define QUEUE_DEPTH (2 * MAX_PLACES)
+#define QUEUE_DEPTH (3 * MAX_PLACES)
 
 #define PAN 8 /* pixels from one frame to the next */
 #define STRIP_ROWS 16
@@ -45,6 +45,8 @@ struct camera {
 	struct picture strips; /* one below the other, one for each place */
 	struct ibv_mr *picture_mr;
 	struct ibv_mr *strips_mr;
+	struct ibv_mr *byte_mr;
+	unsigned char byte; /* of the peer's memory, see post_flushed() */
 	uint32_t frames;
 };
 
@@ -64,7 +66,8 @@ static int prepare(struct camera *c, const struct picture *picture)
 	/* The device only reads them, so no access flag is needed. */
 	c->picture_mr = ibv_reg_mr(pd, c->picture.pixels, picture_bytes(&c->picture), 0);
 	c->strips_mr = ibv_reg_mr(pd, c->strips.pixels, picture_bytes(&c->strips), 0);
-	if (!c->picture_mr || !c->strips_mr) {
+	c->byte_mr = ibv_reg_mr(pd, &c->byte, 1, IBV_ACCESS_LOCAL_WRITE);
+	if (!c->picture_mr || !c->strips_mr || !c->byte_mr) {
 		warn("cannot register the picture");
 		return -1;
 	}
@@ -87,9 +90,39 @@ static unsigned char *draw_strip(struct camera *c, uint32_t number)
 }
 
 /*
+ * Have the frame that WR writes arrive before its number: read a byte of it, and send the
+ * number when the byte is here (the fence).  Else the number would go with the write.
+ */
+static int post_flushed(struct camera *c, struct ibv_send_wr *wr, uint64_t last_byte)
+{
+	struct ibv_sge byte = {
+		.addr = (uintptr_t)&c->byte, .length = 1, .lkey = c->byte_mr->lkey,
+	};
+	struct ibv_send_wr *bad, number = {
+		.wr_id = wr->wr_id,
+		.opcode = IBV_WR_SEND_WITH_IMM,
+		.send_flags = IBV_SEND_FENCE,
+		.imm_data = wr->imm_data,
+	};
+	struct ibv_send_wr read = {
+		.next = &number,
+		.sg_list = &byte,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_READ,
+		.wr.rdma = { .remote_addr = last_byte, .rkey = c->offer.rkey },
+	};
+
+	wr->wr_id = 0;
+	wr->opcode = IBV_WR_RDMA_WRITE;
+	wr->next = &read;
+	return ibv_post_send(c->link.id->qp, wr, &bad);
+}
+
+/*
  * The rows of the picture are side by side in memory.  So if the first one begins some
  * pixels further on, each ends with as many pixels of the next row, and the last one
- * takes them from a row that the lower strip hides.
+ * takes them from a row that the lower strip hides.  The last work request of a frame has the
+ * id 1.
  */
 static int post_frame(struct camera *c, uint32_t number)
 {
@@ -108,6 +141,7 @@ static int post_frame(struct camera *c, uint32_t number)
 	};
 	struct ibv_sge pieces[] = { strip, seen, strip };
 	struct ibv_send_wr *bad, wr = {
+		.wr_id = 1,
 		.sg_list = pieces,
 		.num_sge = 3,
 		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
@@ -117,7 +151,9 @@ static int post_frame(struct camera *c, uint32_t number)
 			.rkey = c->offer.rkey,
 		},
 	};
-	int error = ibv_post_send(c->link.id->qp, &wr, &bad);
+	int error = c->offer.flush ?
+		post_flushed(c, &wr, wr.wr.rdma.remote_addr + bytes - 1) :
+		ibv_post_send(c->link.id->qp, &wr, &bad);
 
 	if (error)
 		warnx("ibv_post_send: %s", strerror(error));
@@ -156,7 +192,7 @@ static int film(struct camera *c)
 		if (link_next(&c->link, &wc))
 			return -1;
 		if (!(wc.opcode & IBV_WC_RECV))
-			written++;
+			written += wc.wr_id;
 		else if (take_answer(c, &wc, shown++))
 			return -1;
 	}
@@ -176,6 +212,8 @@ static int film_for(const char *host, uint32_t frames, const struct picture *pic
 	ret = link_disconnect(&c.link);
 out:
 	/* Destroy in the reverse order.  What was never created is NULL. */
+	if (c.byte_mr)
+		ibv_dereg_mr(c.byte_mr);
 	if (c.strips_mr)
 		ibv_dereg_mr(c.strips_mr);
 	if (c.picture_mr)

@@ -2,9 +2,7 @@
 /* Find a DRM card: the one that the user names, or by the name of its driver. */
 #include <err.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <xf86drm.h>
@@ -12,28 +10,6 @@
 #include "card.h"
 
 #define MAX_CARDS 16
-
-const char *card_option(int argc, char **argv)
-{
-	static const struct option options[] = {
-		{ "card", required_argument, NULL, 'c' },
-		{ "help", no_argument, NULL, 'h' },
-		{},
-	};
-	const char *node = NULL;
-	int option;
-
-	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (option == 'c') {
-			node = optarg;
-			continue;
-		}
-		fprintf(option == 'h' ? stdout : stderr,
-			"usage: %s [--card /dev/dri/cardN]\n", argv[0]);
-		exit(option == 'h' ? 0 : 2);
-	}
-	return node;
-}
 
 static int open_card(const char *node, char driver[CARD_DRIVER_BYTES])
 {

@@ -5,12 +5,6 @@
 #define CARD_DRIVER_BYTES 32
 
 /*
- * The value of --card, or NULL.  Does not return after --help, or after an option that
- * there is not.
- */
-const char *card_option(int argc, char **argv);
-
-/*
  * Open the card of NODE, or if that is NULL the first one whose driver is WANTED;
  * DRIVER gets the name of its driver.  -1 after a message on stderr.
  */

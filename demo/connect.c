@@ -27,7 +27,7 @@
 static const char *try_connect(struct link *l, struct rdma_addrinfo *to, unsigned int depth)
 {
 	/* Six retries, then an error.  With 7, Soft-RoCE retries for ever. */
-	struct rdma_conn_param param = { .retry_count = 6 };
+	struct rdma_conn_param param = { .retry_count = 6, .initiator_depth = 1 };
 
 	if (rdma_create_id(NULL, &l->id, NULL, RDMA_PS_TCP)) {
 		l->id = NULL;
@@ -103,6 +103,7 @@ static int take_offer(const struct link *l, struct offer *o)
 	o->rkey = be32toh(o->rkey);
 	o->iova = be64toh(o->iova);
 	o->places = be32toh(o->places);
+	o->flush = be32toh(o->flush);
 	if (o->magic != DEMO_MAGIC || o->format != DRM_FORMAT_XRGB8888 || !o->width ||
 	    !o->height || o->pitch / 4 < o->width || !o->places) {
 		warnx("the peer offers no pixels, or not in the format XRGB8888");

@@ -70,7 +70,7 @@ int link_listen(struct link *l)
 }
 
 /*
- * Answer with an offer of MR; O has the size of a picture and the number of places.
+ * Answer with an offer of MR; O has the size of a picture, the number of places, and flush.
  * Before that, post a receive for each picture that the peer may write at once.
  */
 int link_accept(struct link *l, const struct ibv_mr *mr, const struct offer *o)
@@ -84,10 +84,12 @@ int link_accept(struct link *l, const struct ibv_mr *mr, const struct offer *o)
 		.rkey = htobe32(mr->rkey),
 		.iova = htobe64((uintptr_t)mr->addr),
 		.places = htobe32(o->places),
+		.flush = htobe32(o->flush),
 	};
 	struct rdma_conn_param param = {
 		.private_data = &wire,
 		.private_data_len = sizeof(wire),
+		.responder_resources = 1, /* a read at a time */
 	};
 	uint32_t i;
 

@@ -15,6 +15,10 @@
  * K as immediate data, so a completion at the owner says that the picture is
  * whole.  The owner answers each with an empty message, whose immediate data is K
  * again, when its place may be written to anew.
+ *
+ * A completion may overtake data that goes by Data Direct.  Then the offer says
+ * "flush": the camera reads a byte of what it has written, which orders both, and
+ * only then sends K, with an empty message.
  */
 #ifndef DEMO_PROTOCOL_H
 #define DEMO_PROTOCOL_H
@@ -42,7 +46,7 @@ struct offer {
 	uint32_t rkey;
 	uint64_t iova; /* of the first byte of the first row */
 	uint32_t places; /* for pictures, one after the other */
-	uint32_t reserved;
+	uint32_t flush; /* 1: what was written has arrived when a read of it is complete */
 };
 
 _Static_assert(sizeof(struct offer) == 40, "the offer has no holes");

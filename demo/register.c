@@ -27,9 +27,11 @@ static const char *why_not_registered(int error)
 {
 	switch (error) {
 	case EOPNOTSUPP:
-		return " (this device has no registration by fd: is the kernel patched?)";
+		return " (the device, the exporter or the kernel cannot: is the kernel patched?)";
 	case EACCES:
 		return " (the fd is not writable: was it exported without DRM_RDWR?)";
+	case ENODEV:
+		return " (the card has no second function for Data Direct, or the exporter has gone)";
 	case EBADFD:
 		return " (the fd is open, but it is no dma-buf)";
 	case ENXIO:
@@ -41,7 +43,12 @@ static const char *why_not_registered(int error)
 	}
 }
 
-struct ibv_mr *register_pixels(struct ibv_pd *pd, int fd, size_t bytes)
+struct ibv_mr *register_usual(struct ibv_pd *pd, size_t bytes, uint64_t iova, int fd, int access)
+{
+	return ibv_reg_mr_fd(pd, (void *)(uintptr_t)iova, bytes, IBV_MR_FD_TYPE_DMABUF, fd, access);
+}
+
+struct ibv_mr *register_pixels(struct ibv_pd *pd, int fd, size_t bytes, register_way *way)
 {
 	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 	const char *device = ibv_get_device_name(pd->context->device);
@@ -51,7 +58,7 @@ struct ibv_mr *register_pixels(struct ibv_pd *pd, int fd, size_t bytes)
 
 	if (fd < 0)
 		return NULL;
-	mr = ibv_reg_mr_fd(pd, (void *)(uintptr_t)IOVA, bytes, IBV_MR_FD_TYPE_DMABUF, fd, access);
+	mr = way(pd, bytes, IOVA, fd, access);
 	error = errno;
 	end = now_ns();
 	close(fd);

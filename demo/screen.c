@@ -18,7 +18,9 @@
  */
 #include <endian.h>
 #include <err.h>
+#include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "card.h"
@@ -48,7 +50,7 @@ static int register_buffer(struct screen *s)
 	const struct display *d = &s->display;
 
 	printf("driver=%s\n", d->driver);
-	s->mr = register_pixels(s->link.id->pd, display_export(d), d->bytes);
+	s->mr = register_pixels(s->link.id->pd, display_export(d), d->bytes, register_usual);
 	return s->mr ? 0 : -1;
 }
 
@@ -102,10 +104,32 @@ static int tear_down(struct screen *s, int ret)
 	return ret;
 }
 
+/* The value of --card, or NULL.  Does not return after --help, or if an option is wrong. */
+static const char *parse_options(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "card", required_argument, NULL, 'c' },
+		{ "help", no_argument, NULL, 'h' },
+		{},
+	};
+	const char *node = NULL;
+	int option;
+
+	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		if (option == 'c') {
+			node = optarg;
+			continue;
+		}
+		fputs("usage: screen [--card /dev/dri/cardN]\n", option == 'h' ? stdout : stderr);
+		exit(option == 'h' ? 0 : 2);
+	}
+	return node;
+}
+
 int main(int argc, char **argv)
 {
 	struct screen s = {};
-	const char *node = card_option(argc, argv);
+	const char *node = parse_options(argc, argv);
 	int ret = -1;
 
 	/* Write each line at once: a program may wait for it. */

@@ -10,6 +10,10 @@
 # host's paths, and translate a path with inside() when they pass it in.
 #
 # kit/mrfd/paths.py reads these variables for the Python programs.
+#
+# What the kit makes is also for other users: a process in a guest has any uid, and has to
+# find our libraries there.
+umask 022
 
 # cannot REASON: print in one line why the kit cannot work here, and fail.
 cannot() { printf 'mrfd: %s\n' "$1" >&2; return 1; }

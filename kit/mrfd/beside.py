@@ -5,7 +5,7 @@ scripts/bench.
 A guest has both devices, and tests/bench/beside.c works on them in turn: in one guest
 whose devices are connected to themselves, then in two guests, joined by an Ethernet and by
 an InfiniBand fabric.  The model's own time is in the table that it writes at its end
-(devices/connectx/stats.h)."""
+(devices/connectx/base/stats.h)."""
 
 import csv
 import dataclasses

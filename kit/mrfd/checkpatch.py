@@ -21,8 +21,16 @@ ALLOWED = [
      "the form of every uverbs handler, DECLARE_UVERBS_ table and added attribute"),
     ("UNKNOWN_COMMIT_ID", r"8700e3e7c485|32a577b4c3a9|3902b429ca14|cdd0b85675ae|570d2b99d00d"
      r"|544c7f62cf32|89c1905d9c14|26a8ea80929c|1c5ecae3a93f|90da7dc8206a|ef3642c4f54d|cea85fa5dbc2"
-     r"|dc2316eba73f",
+     r"|dc2316eba73f|13ef5539def7|158e71bb69e3|1efe8c0670d6|2fae67ab63db|3576b0df1588|5b2e45049dc0"
+     r"|6e0954b11c05|717cf9357325|7e6edb9b2e0b|9284bc34c773|932f1eef09ec|a833a693a490|bfe0cc6eb249"
+     r"|d03fb5c6599e|682358fd35de|de8f847a5114|e126ba97dba9|f605f26ea196",
      "a commit of mainline that a Fixes: names; the source from Debian has no history"),
+    ("OPEN_ENDED_LINE", r"umem_dmabuf = ib_umem_dmabuf_get_pinned\($",
+     "a line of upstream that a patch moves"),
+    ("PARENTHESIS_ALIGNMENT", r"umem_dmabuf = ib_umem_dmabuf_get_pinned_with_dma_device\(",
+     "the same"),
+    ("MACRO_ARG_REUSE", r"#define WRITE_BUFFER_DESC\(cmd\)",
+     "the address of a local variable, of one of two structs with these fields"),
     ("MISSING_FIXES_TAG", r"stable@", "which commit brought the bug cannot be looked up in that "
      "source; a hash that nobody has checked is worse than none"),
     ("TYPO_SPELLING", r"may be misspelled.*renderD",

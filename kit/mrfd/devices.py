@@ -60,8 +60,8 @@ RXE = Device("rxe", "rxe", "rxe0", "Soft-RoCE over a veth pair",
 # Another kernel than the kit's may have the driver built in; then the device is there at once.
 CONNECTX = Device("connectx", "connectx", "mlx5_0", "a model of a ConnectX-4, InfiniBand",
                   "reg_mr_fd rereg_mr_fd memfd native old-op on-demand switches-on-demand "
-                  "counts-faults atomics window-type-1 window-type-2 window-dma-buf rdma-cm "
-                  "mlx5-queues follows-moves pci dm dm-export",
+                  "counts-faults atomics window-type-1 window-type-2 window-dma-buf new-keys "
+                  "rdma-cm mlx5-queues follows-moves pci p2p dm dm-export",
                   setup="{ [ -e /sys/class/infiniband/mlx5_0 ] || modprobe mlx5_ib; } && "
                         "/mrfd/kit/guest/ipoib ib0", netdev="ib0", address="10.1.0.1",
                   qemu=("connectx",), needs=("connectx",),
@@ -74,8 +74,8 @@ CONNECTX = Device("connectx", "connectx", "mlx5_0", "a model of a ConnectX-4, In
 # It runs only what differs: how an MR takes a dma-buf.
 CONNECTX_PINNED = replace(
     CONNECTX, name="connectx-pinned", word="pinned", title="the same model, without page faults",
-    can="reg_mr_fd rereg_mr_fd memfd native atomics window-type-1 window-type-2 "
-        "window-dma-buf rdma-cm mlx5-queues gives-back pci dm dm-export",
+    can="reg_mr_fd rereg_mr_fd memfd native atomics window-type-1 window-type-2 new-keys "
+        "window-dma-buf rdma-cm mlx5-queues gives-back pci p2p dm dm-export",
     model=("--no-paging",))
 
 # Two of them behind one PCIe switch, each with a port of its own that is connected to
@@ -85,4 +85,11 @@ CONNECTX_TWO = replace(
     qemu=("connectx", "connectx-2"),
     settings=(*CONNECTX.settings, ("MRFD_OTHER_DEVICE", "mlx5_1")))
 
-DEVICES = [RXE, CONNECTX, CONNECTX_PINNED, CONNECTX_TWO]
+# A card with a second function, by which all MRs of dma-bufs go.  Data Direct pins the buffer,
+# and the mkeys of such an MR cannot change.
+CONNECTX_DIRECT = replace(
+    CONNECTX, name="connectx-direct", word="direct",
+    title="the same model, dma-bufs by Data Direct", qemu=("connectx", "direct"),
+    can="reg_mr_fd native atomics new-keys rdma-cm mlx5-queues pci p2p direct")
+
+DEVICES = [RXE, CONNECTX, CONNECTX_PINNED, CONNECTX_TWO, CONNECTX_DIRECT]

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The variables that make all programs in a guest use our libraries and programs."""
 
+from mrfd import products
+from mrfd.paths import inside
+
 
 def of_our_libraries(rdma, *programs):
     """{name: value} for the build directory of rdma-core, and directories of more
@@ -16,3 +19,8 @@ def of_our_libraries(rdma, *programs):
         "PKG_CONFIG_PATH": f"{rdma}/lib/pkgconfig",
         "MANPATH": f"{rdma}/share/man:",  # an empty part stands for Debian's pages
     }
+
+
+def ours():
+    """The same for rdma-core and perftest, which are built if needed."""
+    return of_our_libraries(*(inside(products.tool(name)) for name in ("rdma-core", "perftest")))

@@ -30,8 +30,8 @@ RUNS = {"quick": ("base", False), "full": ("base", True), "debug": ("debug", Fal
 # The GPU of the tests (tests/gpu); the modules by which steps fail (tests/steps), which is a
 # ULP of device memory (tests/kernel_dm), and which imports dma-bufs (tests/importer); perftest
 # of perftest/ on the path; two CPUs in every run, for what threads do at the same time (see
-# Program.cpus).
-GUEST = ("gpu", "steps", "kernel-dm", "importer", "perftest", "smp")
+# Program.cpus); a machine in which all DMA goes through bounce buffers.
+GUEST = ("gpu", "steps", "kernel-dm", "importer", "perftest", "smp", "bounce")
 ALL = ("rxe", "connectx")
 WORDS = {"runs": RUNS, "guest": GUEST, "devices": ("all", *(device.word for device in DEVICES))}
 LINES = 10      # at the head, in which the lines stand

@@ -20,7 +20,8 @@ network.
 
 A guest with the device "connectx" has a second process, the ConnectX model: see
 kit/with-connectx, which runs QEMU then.  What the model prints is in connectx.log, beside
-console.log.  The device "connectx-2", besides, is a second one, with connectx-2.log.
+console.log.  The device "connectx-2", besides, is a second one, with connectx-2.log.  Which
+PCIe port a device has is in topology.py.
 
 The device "gpu" is the GPU of the tests: an ivshmem-plain whose BAR is a memory file, which
 the host can look at (Guest.vram), and in the guest the driver tests/gpu, which is loaded
@@ -44,7 +45,7 @@ import tempfile
 import threading
 import time
 
-from mrfd import console, products
+from mrfd import access, console, products, topology
 from mrfd.paths import BUILD, CACHE, INSIDE, SCRIPTS, TOP, inside
 from mrfd.products import BootError
 
@@ -52,18 +53,6 @@ GUEST = f"{INSIDE}/kit/guest"  # the programs that the kit runs in a guest
 
 TIMED_OUT, BROKEN, COMPLAINED = 124, 125, 70
 MODEL_FAILED = 99  # of kit/with-connectx
-MODEL_SOCKET = "/tmp/connectx"  # in the userland of one guest
-MODELS = {"connectx": MODEL_SOCKET, "connectx-2": f"{MODEL_SOCKET}-2"}
-VRAM = 16 << 20  # bytes, of the GPU
-GPUS = ("gpu", "gpu-apart")
-# A model has a PCIe port of its own: QEMU hides the link of a device that has none.
-# The memory of qxl's buffers is nearly all of its RAM.
-DEVICES = {"virtio-gpu": "virtio-gpu-pci",
-           "qxl": "qxl,ram_size_mb=16,vram_size_mb=8,vgamem_mb=8",
-           **dict.fromkeys(GPUS, "ivshmem-plain,bus=port98,memdev=vram"),
-           **{name: json.dumps({"driver": "vfio-user-pci", "bus": f"port{99 + number}",
-                                "socket": {"type": "unix", "path": path}})
-              for number, (name, path) in enumerate(MODELS.items())}}
 MAX_GUESTS = 254  # in one network: 10.0.0.1 to 10.0.0.254
 MAX_CPUS = 16     # CONFIG_NR_CPUS of the kit's kernels
 CPUS = int(os.environ.get("MRFD_CPUS", 2))  # of a guest, unless its options say otherwise
@@ -209,8 +198,8 @@ class Guest:
 
     command   list of words
     kernel    a name of products.NAMED, or the path of a bzImage
-    devices   what QEMU's -device takes; bus=portN makes a port to unplug from; "connectx";
-              "gpu" or "gpu-apart", and then there is vram, its memory as a mmap.mmap
+    devices   what QEMU's -device takes, or names of topology.py: "connectx", "direct" is its
+              function for Data Direct; "gpu", and then there is vram, its memory as a mmap.mmap
     append    more for the kernel's command line
     links     the network: a list of connected sockets (see network()); mac: its number there
     fabric    the socket of a fabric.Fabric; without one its ConnectX is alone
@@ -270,21 +259,22 @@ class Guest:
 
     def start(self):
         """Start QEMU; return when it runs."""
+        access.warn_of_closed()
         image = products.kernel_image(self.kernel)
         self.accel = self.accel or accelerator(self.kernel)
         if self.log_dir is None:
             self.log_dir = log_directory(self.name)
         os.makedirs(self.log_dir, exist_ok=True)
         self._files = [os.open(image, os.O_RDONLY), initramfs(self._records(), products.boot_modules(self.kernel))]
-        if self._has_gpu():
+        if topology.has_gpu(self.devices):
             self.vram = self._make_vram()
         self._ends, theirs = {}, {}
         for channel in ("console", "out", "status", "qmp"):
             self._ends[channel], theirs[channel] = socket.socketpair()
         words = self._qemu_words(*self._files[:2], {c: s.fileno() for c, s in theirs.items()})
-        for model in MODELS:  # the second one runs the first one, which runs QEMU
-            if model in self.devices:
-                words = self._model_words(model) + words
+        # the second one runs the first one, which runs QEMU
+        for model in topology.models(self.devices):
+            words = self._model_words(model) + words
         self.monitor = Monitor(self._ends["qmp"])
         fds = [s.fileno() for s in (*theirs.values(), *self.links)] + self._files
         self._thread = threading.Thread(target=self._attend, daemon=True,
@@ -361,6 +351,11 @@ class Guest:
         """Ask for the removal of the device with that id (on a bus=portN)."""
         self.monitor.command("device_del", id=name)
 
+    def device_add(self, name):
+        """Plug a device of topology.py in that was there when the guest started, on its port.
+        BootError while the old one is still there."""
+        self.monitor.command("device_add", **json.loads(topology.DEVICES[name]))
+
     # How it is made
 
     def _records(self):
@@ -379,14 +374,16 @@ class Guest:
             yield "tty=%d %d" % tuple(self.tty)
         if self.stdin:
             yield "stdin=1"
-        if (self.kernel in products.KERNELS and self._has_connectx()
+        if (self.kernel in products.KERNELS and topology.has_connectx(self.devices)
                 or self.kernel in products.WITH_MODULES):
             yield f"modules={products.kernel_modules(self.kernel)}"
         for name, _ in products.boot_modules(self.kernel):
             yield f"load=/{name}"
         for item in env.items():
             yield "env=%s=%s" % item
-        gpu = [f"{GUEST}/load", products.gpu_module(self.kernel)] if self._has_gpu() else []
+        gpu = []
+        if topology.has_gpu(self.devices):
+            gpu = [f"{GUEST}/load", products.gpu_module(self.kernel)]
         for word in gpu + self.setup + self.command:
             yield b"arg=" + os.fsencode(word)
 
@@ -417,49 +414,32 @@ class Guest:
                   f"{'virtconsole' if self.tty else 'virtserialport'},nr=2,chardev=out"]
         words += share("root", products.tool("rootfs")) + share("project", TOP)
         words += self._network_words()
-        devices = [DEVICES.get(d, d) for d in self.devices]
-        ports = re.findall(r"""bus["':= ]+(port\d+)""", " ".join(devices))
-        kind = "pcie-root-port"
-        if self.vram:
-            words += ["-object", f"memory-backend-file,id=vram,size={VRAM},share=on,"
-                      f"mem-path=/proc/self/fd/{self._files[2]}"]
-        if "gpu" in self.devices or set(MODELS) <= set(self.devices):
-            kind = "xio3130-downstream,bus=switch"
-            words += ["-device", "pcie-root-port,id=root,chassis=200,slot=200",
-                      "-device", "x3130-upstream,id=switch,bus=root"]
-        for number, port in enumerate(dict.fromkeys(ports)):
-            words += ["-device", f"{kind},id={port},chassis={number + 1},slot={number + 1}"]
-        for device in devices:
-            words += ["-device", device]
-        return words
-
-    def _has_connectx(self):
-        """Whether a device is a ConnectX model, also one that was started by hand."""
-        return any(device in MODELS or "vfio-user-pci" in device for device in self.devices)
-
-    def _has_gpu(self):
-        return any(gpu in self.devices for gpu in GPUS)
+        return words + topology.qemu_words(self.devices, self._files[2] if self.vram else None)
 
     def _make_vram(self):
         """The memory of the GPU: a file for QEMU, and a mapping of it."""
         self._files.append(os.memfd_create("vram"))
-        os.ftruncate(self._files[-1], VRAM)
-        return mmap.mmap(self._files[-1], VRAM)
+        os.ftruncate(self._files[-1], topology.VRAM)
+        return mmap.mmap(self._files[-1], topology.VRAM)
 
     def _model_words(self, model="connectx"):
         """What goes before QEMU's words if the guest has this ConnectX."""
         self._files.append(os.open(os.path.join(self.log_dir, f"{model}.log"),
                                    os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
-        words = [f"{INSIDE}/kit/with-connectx", str(self._files[-1]), MODELS[model],
+        words = [f"{INSIDE}/kit/with-connectx", str(self._files[-1]), topology.MODELS[model],
                  f"{products.model_directory()}/connectx"]
         if self.fabric:  # whose models need different GUIDs
-            guid = 0x2c9030000000000 + 256 * self.mac + 128 * list(MODELS).index(model)
+            number = topology.models(self.devices).index(model)
+            guid = 0x2c9030000000000 + 256 * self.mac + 128 * number
             words += ["--fabric", self.fabric, "--guid", f"{guid:016x}"]
+        direct = topology.direct_socket(model, self.devices)
+        if direct:
+            words += ["--data-direct", direct]
         return [*words, *self.model, "--"]
 
     def _failed_log(self):
         """The log that tells how a model has failed."""
-        logs = [f"{model}.log" for model in MODELS if model in self.devices]
+        logs = [f"{model}.log" for model in topology.models(self.devices)]
         for log in logs:
             with open(os.path.join(self.log_dir, log), errors="replace") as text:
                 if "\nwith-connectx: " in f"\n{text.read()}":
@@ -559,7 +539,7 @@ class Guest:
     def _is_off(self):
         """Whether its kernel has powered off, and QEMU does not end for a reason of its own (seen
         once, on a busy machine).  If it has a model, that may be the reason."""
-        return b"reboot: Power down" in self._console and not self._has_connectx()
+        return b"reboot: Power down" in self._console and not topology.has_connectx(self.devices)
 
     def _take(self, data):
         with self._news:
@@ -578,7 +558,7 @@ class Guest:
     def _conclude(self):
         self.reports = console.reports(self.console, self.allow)
         said = EXIT.fullmatch(self._exit)
-        if self._process.returncode == MODEL_FAILED and "connectx" in self.devices:
+        if self._process.returncode == MODEL_FAILED and topology.models(self.devices):
             self.status, self.log = BROKEN, self._failed_log()
             self.why = f"the ConnectX model failed: {self.tail(1).partition(': ')[2]}"
         elif self._timed_out:

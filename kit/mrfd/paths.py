@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The paths of kit/paths.sh, for Python."""
+"""The paths and the umask of kit/paths.sh, for Python."""
 
 import os
 import subprocess
 import sys
 
+os.umask(0o022)
 _SAID = subprocess.run(
     ["bash", "-c", '. "$0" && printf "%s\\0" "$top" "$build" "$cache"',
      os.path.join(os.path.dirname(os.path.realpath(__file__)), os.pardir, "paths.sh")],

@@ -271,7 +271,8 @@ class GuestProgram(Program):
 
     def guest(self):
         guest = test_guest(self.kernel, self.device, *(x for x in self.needs if x == "perftest"),
-                           gpu=self.gpu, cpus=self.cpus)
+                           gpu=self.gpu, cpus=self.cpus,
+                           append="swiotlb=force" if "bounce" in self.head.guest else "")
         guest["env"].update({name: product(*tool) for name, tool in self.modules.items()})
         for tool in self.loaded:
             guest["setup"] = [f"{GUEST}/load", product(*tool), *guest["setup"]]
@@ -384,7 +385,7 @@ def ours(kernel):
     """The programs of this project: all but rdma-core's suite."""
     for path in sorted(glob.glob(os.path.join(TESTS, "host/test_*.py"))):
         yield Host(os.path.basename(path)[len("test_"):-len(".py")], kernel)
-    for path in sorted(glob.glob(os.path.join(MODEL, "test/test_*.c"))):
+    for path in sorted(glob.glob(os.path.join(MODEL, "test/*/test_*.c")), key=os.path.basename):
         yield Model(path, kernel)
     for path in sorted(glob.glob(os.path.join(MODEL, "fuzz/fuzz_*.c"))):
         yield Fuzz(path, kernel)

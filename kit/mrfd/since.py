@@ -9,6 +9,7 @@ all that may use it.
 """
 
 import functools
+import glob
 import os
 import re
 import subprocess
@@ -16,6 +17,8 @@ import subprocess
 from mrfd.paths import TOP
 
 TESTS = os.path.join(TOP, "tests")
+# A test of the model includes helpers of its floor and of those below, by their names.
+MODEL_TESTS = glob.glob(os.path.join(TOP, "devices/connectx/test/*"))
 GUEST_FOLDERS = {"gpu": "gpu", "steps": "steps", "kernel_dm": "kernel-dm",  # of tests/
                  "importer": "importer"}
 MLX5 = ("connectx", "pinned", "two")
@@ -94,8 +97,9 @@ def closure(path):
         left += [f"{base}.c"] if path.endswith(".h") else []
         with open(path, encoding="utf-8") as file:
             for name in re.findall(r'^\s*#\s*include "(.*)"', file.read(), re.MULTILINE):
+                others = MODEL_TESTS if os.path.dirname(path) in MODEL_TESTS else [TESTS]
                 left += [os.path.normpath(os.path.join(where, name))
-                         for where in (os.path.dirname(path), TESTS)]
+                         for where in (os.path.dirname(path), *others)]
     return found
 
 

@@ -42,6 +42,10 @@ int mr_fd_execute(struct ibv_context *context, struct ibv_command_buffer *cmdb)
 	return ret;
 }
 
+/*
+ * With attributes of a provider, a kernel without the method or one of them is
+ * EPROTONOSUPPORT or ENOTTY, so that the provider can go another way.
+ */
 int ibv_cmd_reg_mr_fd(struct ibv_pd *pd, uint64_t offset, size_t length,
 		      uint64_t iova, enum ibv_mr_fd_type fd_type, int fd,
 		      int access, struct verbs_mr *vmr,
@@ -73,7 +77,8 @@ int ibv_cmd_reg_mr_fd(struct ibv_pd *pd, uint64_t offset, size_t length,
 	fill_attr_in_uint64(cmdb, UVERBS_ATTR_REG_MR_FD_IOVA, iova);
 	fill_attr_in_uint32(cmdb, UVERBS_ATTR_REG_MR_FD_ACCESS_FLAGS, access);
 
-	ret = mr_fd_execute(pd->context, cmdb);
+	ret = driver ? execute_ioctl(pd->context, cmdb) :
+		       mr_fd_execute(pd->context, cmdb);
 	if (ret)
 		return ret;
 

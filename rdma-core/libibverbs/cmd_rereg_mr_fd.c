@@ -33,8 +33,8 @@ int ibv_cmd_rereg_mr_fd(struct verbs_mr *vmr, uint32_t flags,
 	fill_attr_out_ptr(cmdb, UVERBS_ATTR_REREG_MR_FD_RESP_RKEY, &rkey);
 
 	if (flags & IBV_REREG_MR_CHANGE_PD)
-		fill_attr_in_uint32(cmdb, UVERBS_ATTR_REREG_MR_FD_PD_HANDLE,
-				    pd->handle);
+		fill_attr_in_obj(cmdb, UVERBS_ATTR_REREG_MR_FD_PD_HANDLE,
+				 pd->handle);
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
 		ret = mr_fd_buffer_type(fd_type);
 		if (ret < 0)

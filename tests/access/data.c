@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full kcsan; devices: rxe */
-/* runs: quick debug-full; devices: connectx pinned */
+/* runs: quick debug-full; devices: connectx pinned direct */
 /*
  * Data moves between a buffer that is registered by fd and ordinary memory, in every direction,
  * by every operation, for every exporter.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug-full; devices: rxe */
 /* runs: quick; devices: connectx */
-/* runs: full; devices: pinned */
+/* runs: full; devices: pinned direct */
 /*
  * A peer cannot reach what it must not reach of a buffer that is registered by fd, and a refused
  * operation writes nothing.

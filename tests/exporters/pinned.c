@@ -11,6 +11,8 @@
 #include "lib/depth.h"
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
 #define PAGES_OF_OTHERS (4 * SIZE)
 
@@ -88,6 +90,54 @@ TEST_F(buffer, mr_pins_the_buffer)
 TEST_F(buffer, mr_of_ibv_reg_dmabuf_mr_pins_the_buffer)
 {
 	is_held(_metadata, self, must(reg_dmabuf(self, RWA)));
+}
+
+/* A thread without CAP_IPC_LOCK. Of the buffer it registers a page, and pins all of it. */
+static void *reg_without_privilege(void *arg)
+{
+	FIXTURE_DATA(buffer) *self = arg;
+	long before = pinned_kb();
+	struct ibv_mr *mr;
+
+	if (syscall(SYS_setresuid, 65534, 65534, 65534))
+		fail_case("drop privileges");
+	for (int i = 0; i < 2; i++) {
+		mr = must(ibv_reg_mr_fd_iova(self->pair.pd, 0, PAGE, IOVA,
+					     IBV_MR_FD_TYPE_DMABUF, self->buf.fd, RWA));
+		if (pinned_kb() - before != SIZE / 1024)
+			fail_case("the buffer counts %ld KiB", pinned_kb() - before);
+		if (reg_errno(self, RWA) != ENOMEM)
+			fail_case("a second MR is above the limit");
+		mr_close(mr);
+		if (pinned_kb() != before)
+			fail_case("%ld KiB stay pinned", pinned_kb() - before);
+	}
+	return NULL;
+}
+
+TEST_F(buffer, pinned_buffer_counts_against_memlock_with_its_size)
+{
+	rlim_t n = pinned_kb() * 1024 + 3 * SIZE / 2;
+	struct rlimit limit = { n, n };
+	pthread_t thread;
+
+	need("reg_mr_fd");
+	ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &limit));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, reg_without_privilege, self));
+	ASSERT_EQ(0, pthread_join(thread, NULL));
+	ASSERT_TRUE(pinned(self, 0));
+}
+
+TEST_F(buffer, revoked_buffer_does_not_count_against_memlock)
+{
+	long before = pinned_kb();
+	struct ibv_mr *mr = must(reg(self, RWA));
+
+	EXPECT_EQ(before + SIZE / 1024, pinned_kb());
+	take_memory(self->buf.fd);
+	EXPECT_EQ(before, pinned_kb());
+	mr_close(mr);
+	EXPECT_EQ(before, pinned_kb());
 }
 
 TEST_F(buffer, reg_returns_the_errno_of_the_exporter)

@@ -158,7 +158,7 @@ static void check_all_back(struct env *env, int dmabufs)
 
 /* --- The sweeps */
 
-TEST_F_TIMEOUT(dm_fault, failed_alloc_leaves_nothing, 120)
+TEST_F_TIMEOUT(dm_fault, failed_alloc_leaves_nothing, 600)
 {
 	struct env *env = &self->env;
 	int dmabufs = dmabuf_count();
@@ -178,7 +178,7 @@ TEST_F_TIMEOUT(dm_fault, failed_alloc_leaves_nothing, 120)
 	sweep_end(&s, "ALLOC_DM", "", "");
 }
 
-TEST_F_TIMEOUT(dm_fault, free_succeeds_despite_faults, 120)
+TEST_F_TIMEOUT(dm_fault, free_succeeds_despite_faults, 600)
 {
 	struct env *env = &self->env;
 	int dmabufs = dmabuf_count(), fd = env->ctx->cmd_fd;
@@ -200,7 +200,7 @@ TEST_F_TIMEOUT(dm_fault, free_succeeds_despite_faults, 120)
 	sweep_end(&s, "FREE_DM", "", "");
 }
 
-TEST_F_TIMEOUT(dm_fault, failed_reg_leaves_nothing, 120)
+TEST_F_TIMEOUT(dm_fault, failed_reg_leaves_nothing, 600)
 {
 	struct env *env = &self->env;
 	int fd = env->ctx->cmd_fd;
@@ -231,7 +231,7 @@ TEST_F_TIMEOUT(dm_fault, failed_reg_leaves_nothing, 120)
  * It does not fail, but for mlx5, which takes memory for the command that destroys an mkey.  Then
  * the region works, and can be deregistered again.
  */
-TEST_F_TIMEOUT(dm_fault, failed_dereg_leaves_the_mr_working, 120)
+TEST_F_TIMEOUT(dm_fault, failed_dereg_leaves_the_mr_working, 600)
 {
 	struct env *env = &self->env;
 	int fd = env->ctx->cmd_fd;
@@ -260,7 +260,7 @@ TEST_F_TIMEOUT(dm_fault, failed_dereg_leaves_the_mr_working, 120)
 	must_succeed(dm_call_free(fd, dm), "free DM");
 }
 
-TEST_F_TIMEOUT(dm_fault, failed_export_leaves_nothing, 120)
+TEST_F_TIMEOUT(dm_fault, failed_export_leaves_nothing, 600)
 {
 	struct env *env = &self->env;
 	int cmd_fd = env->ctx->cmd_fd, dmabufs = dmabuf_count();
@@ -289,7 +289,7 @@ TEST_F_TIMEOUT(dm_fault, failed_export_leaves_nothing, 120)
 	must_succeed(dm_call_free(cmd_fd, dm), "free DM");
 }
 
-TEST_F_TIMEOUT(dm_fault, failed_import_leaves_nothing, 240)
+TEST_F_TIMEOUT(dm_fault, failed_import_leaves_nothing, 600)
 {
 	struct env *env = &self->env;
 	int cmd_fd = env->ctx->cmd_fd;
@@ -316,7 +316,7 @@ TEST_F_TIMEOUT(dm_fault, failed_import_leaves_nothing, 240)
 }
 
 /* Two importers, so that one may be told and the other not. */
-TEST_F_TIMEOUT(dm_fault, free_under_importers_ends_their_access, 240)
+TEST_F_TIMEOUT(dm_fault, free_under_importers_ends_their_access, 600)
 {
 	struct env *env = &self->env;
 	int cmd_fd = env->ctx->cmd_fd, dmabufs = dmabuf_count();
@@ -352,7 +352,7 @@ TEST_F_TIMEOUT(dm_fault, free_under_importers_ends_their_access, 240)
 }
 
 /* The context is another one than the importer's. */
-TEST_F_TIMEOUT(dm_fault, close_of_a_context_with_dms_leaves_nothing, 240)
+TEST_F_TIMEOUT(dm_fault, close_of_a_context_with_dms_leaves_nothing, 600)
 {
 	struct env *env = &self->env;
 	int cmd_fd = env->ctx->cmd_fd, dmabufs = dmabuf_count();

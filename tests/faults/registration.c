@@ -54,24 +54,24 @@ static void sweep_reg(struct env *env, enum kind kind, enum way way)
 	check_nothing_left(env);
 }
 
-TEST_F_TIMEOUT(fault, failed_reg_of_a_dma_buf_leaves_nothing, 120)
+TEST_F_TIMEOUT(fault, failed_reg_of_a_dma_buf_leaves_nothing, 600)
 {
 	sweep_reg(&self->env, IN_DMABUF, BY_FD);
 }
 
-TEST_F_TIMEOUT(fault, failed_reg_of_a_memfd_leaves_nothing, 120)
+TEST_F_TIMEOUT(fault, failed_reg_of_a_memfd_leaves_nothing, 600)
 {
 	sweep_reg(&self->env, IN_MEMFD, BY_FD);
 }
 
-TEST_F_TIMEOUT(fault, failed_reg_by_address_leaves_nothing, 120)
+TEST_F_TIMEOUT(fault, failed_reg_by_address_leaves_nothing, 600)
 {
 	sweep_reg(&self->env, IN_HOST, BY_FD);
 	sweep_reg(&self->env, IN_HOST, BY_ADDRESS);
 }
 
 /* Use a new file without a page in it each time; SIZE would take too long. */
-TEST_F_TIMEOUT(fault, failed_reg_of_a_sparse_memfd_leaves_nothing, 120)
+TEST_F_TIMEOUT(fault, failed_reg_of_a_sparse_memfd_leaves_nothing, 600)
 {
 	struct env *env = &self->env;
 	struct sweep s = {};
@@ -151,7 +151,7 @@ static void sweep_huge_holes(struct env *env, bool mounted, bool mapped)
 		  mounted ? "a mount" : mapped ? "a mapping" : "a memfd");
 }
 
-TEST_F_TIMEOUT(fault, failed_reg_of_sparse_huge_pages_leaves_nothing, 120)
+TEST_F_TIMEOUT(fault, failed_reg_of_sparse_huge_pages_leaves_nothing, 600)
 {
 	hugepages_make(4);
 	sweep_huge_holes(&self->env, false, false);
@@ -163,7 +163,7 @@ TEST_F_TIMEOUT(fault, failed_reg_of_sparse_huge_pages_leaves_nothing, 120)
 	hugepages_make(0);
 }
 
-TEST_F_TIMEOUT(fault, failed_ibv_reg_dmabuf_mr_leaves_nothing, 120)
+TEST_F_TIMEOUT(fault, failed_ibv_reg_dmabuf_mr_leaves_nothing, 600)
 {
 	struct env *env = &self->env;
 	struct mr mr = { .kind = IN_DMABUF, .access = RWA };
@@ -210,7 +210,7 @@ static void sweep_dereg(struct env *env, enum kind kind, enum entry e)
 	check_nothing_left(env);
 }
 
-TEST_F_TIMEOUT(fault, dereg_succeeds_despite_faults, 120)
+TEST_F_TIMEOUT(fault, dereg_succeeds_despite_faults, 600)
 {
 	for (int kind = 0; kind < NR_KINDS; kind++)
 		for (int e = 0; e < NR_ENTRIES; e++)
@@ -260,13 +260,13 @@ static void sweep_open(struct env *env, enum entry e)
 	check_nothing_left(env);
 }
 
-TEST_F_TIMEOUT(fault, failed_open_of_a_context_leaves_nothing, 120)
+TEST_F_TIMEOUT(fault, failed_open_of_a_context_leaves_nothing, 600)
 {
 	sweep_open(&self->env, BY_IOCTL);
 	sweep_open(&self->env, BY_WRITE);
 }
 
-TEST_F_TIMEOUT(fault, close_of_a_context_with_mrs_leaves_nothing, 120)
+TEST_F_TIMEOUT(fault, close_of_a_context_with_mrs_leaves_nothing, 600)
 {
 	struct env *env = &self->env;
 	struct sweep s = {};
@@ -331,7 +331,7 @@ static bool exit_failing_at(struct env *env, unsigned int n)
 	return failed;
 }
 
-TEST_F_TIMEOUT(fault, exit_with_mrs_leaves_nothing, 240)
+TEST_F_TIMEOUT(fault, exit_with_mrs_leaves_nothing, 600)
 {
 	struct env *env = &self->env;
 	struct sweep s = {};

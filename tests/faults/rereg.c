@@ -83,28 +83,28 @@ static void sweep_reregs(struct env *env, const struct rereg *r, int n)
 			sweep_rereg(env, from, r);
 }
 
-TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_a_dma_buf_changes_nothing, 240)
+TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_a_dma_buf_changes_nothing, 600)
 {
 	static const struct rereg r = { "by fd, to a dma-buf,", TRANS, IN_DMABUF, BY_FD };
 
 	sweep_reregs(&self->env, &r, 1);
 }
 
-TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_a_memfd_changes_nothing, 240)
+TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_a_memfd_changes_nothing, 600)
 {
 	static const struct rereg r = { "by fd, to a memfd,", TRANS, IN_MEMFD, BY_FD };
 
 	sweep_reregs(&self->env, &r, 1);
 }
 
-TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_host_memory_changes_nothing, 240)
+TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_host_memory_changes_nothing, 600)
 {
 	static const struct rereg r = { "REREG_MR, to host memory,", TRANS, IN_HOST, BY_ADDRESS };
 
 	sweep_reregs(&self->env, &r, 1);
 }
 
-TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_another_pd_changes_nothing, 240)
+TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_another_pd_changes_nothing, 600)
 {
 	static const struct rereg r[] = {
 		{ "by fd, other PD,", CHANGE_PD, 0, BY_FD },
@@ -114,7 +114,7 @@ TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_another_pd_changes_nothing, 240)
 	sweep_reregs(&self->env, r, ARRAY_SIZE(r));
 }
 
-TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_other_access_changes_nothing, 240)
+TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_other_access_changes_nothing, 600)
 {
 	static const struct rereg r[] = {
 		{ "by fd, other access,", CHANGE_ACCESS, 0, BY_FD },
@@ -124,7 +124,7 @@ TEST_F_TIMEOUT(rereg_fault, failed_rereg_to_other_access_changes_nothing, 240)
 	sweep_reregs(&self->env, r, ARRAY_SIZE(r));
 }
 
-TEST_F_TIMEOUT(rereg_fault, failed_rereg_of_all_changes_nothing, 240)
+TEST_F_TIMEOUT(rereg_fault, failed_rereg_of_all_changes_nothing, 600)
 {
 	static const struct rereg r[] = {
 		{ "by fd, all and a dma-buf,", CHANGE_ALL, IN_DMABUF, BY_FD },

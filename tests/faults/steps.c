@@ -266,7 +266,7 @@ static void check_reached(world *self)
 			fail_case("no system call of the case reached the step \"%s\"", k->name);
 }
 
-TEST_F_TIMEOUT(step, failed_reg_leaves_nothing, 120)
+TEST_F_TIMEOUT(step, failed_reg_leaves_nothing, 600)
 {
 	while (next_step(self))
 		for (int kind = 0; kind < NR_KINDS; kind++)
@@ -343,7 +343,7 @@ static void sweep_to(world *self, enum kind to)
 			sweep_rereg(self, from, &r[i]);
 }
 
-TEST_F_TIMEOUT(step, failed_rereg_to_other_memory_changes_nothing, 240)
+TEST_F_TIMEOUT(step, failed_rereg_to_other_memory_changes_nothing, 600)
 {
 	while (next_step(self))
 		for (int to = 0; to < NR_KINDS; to++)
@@ -352,7 +352,7 @@ TEST_F_TIMEOUT(step, failed_rereg_to_other_memory_changes_nothing, 240)
 	check_reached(self);
 }
 
-TEST_F_TIMEOUT(step, failed_rereg_of_pd_or_access_changes_nothing, 120)
+TEST_F_TIMEOUT(step, failed_rereg_of_pd_or_access_changes_nothing, 600)
 {
 	static const struct rereg r[] = {
 		{ "other PD of ", CHANGE_PD, 0, BY_FD },
@@ -381,7 +381,7 @@ static void sweep_rights(world *self, enum kind kind, uint32_t more_access)
 		sweep_rereg(self, kind, &r);
 }
 
-TEST_F_TIMEOUT(step, failed_rereg_to_new_keys_changes_nothing, 120)
+TEST_F_TIMEOUT(step, failed_rereg_to_new_keys_changes_nothing, 600)
 {
 	need(MLX5);
 	sweep_rights(self, IN_HOST, IBV_ACCESS_HUGETLB);
@@ -451,7 +451,7 @@ static void sweep_in_place(world *self, enum kind from, int nr, uint32_t flags)
 	sweep_done(self, &s, r.what, from);
 }
 
-TEST_F_TIMEOUT(step, only_a_failed_second_umr_loses_the_mr, 120)
+TEST_F_TIMEOUT(step, only_a_failed_second_umr_loses_the_mr, 600)
 {
 	need(MLX5);
 	while (next_step(self)) {
@@ -508,7 +508,7 @@ static void dereg_again(world *self, enum kind kind)
 	check_nothing_left(env);
 }
 
-TEST_F_TIMEOUT(step, dereg_succeeds_or_can_be_repeated, 120)
+TEST_F_TIMEOUT(step, dereg_succeeds_or_can_be_repeated, 600)
 {
 	need(MLX5);
 	only_step(self, UMR);

@@ -52,6 +52,7 @@ struct env {
 	struct memory local;
 	struct ibv_mr *local_mr[2];	/* one in each PD */
 	struct memory mem[NR_KINDS][2];	/* the second is for a rereg */
+	bool dmabuf_is_pinned;		/* and counts against RLIMIT_MEMLOCK */
 	uint32_t more_access;		/* rights of a rereg, for which mlx5 makes other keys */
 	long pinned;
 	int mrs;

@@ -9,7 +9,7 @@ from mrfd import environment
 from mrfd import machine
 from mrfd import products
 from mrfd.machine import patience  # noqa: E402
-from mrfd.paths import SCRIPTS, TOP, inside
+from mrfd.paths import SCRIPTS, TOP
 from mrfd.processes import below
 
 BOOT = os.path.join(SCRIPTS, "boot")
@@ -34,12 +34,10 @@ class GuestsWithModel(unittest.TestCase):
         products.kernel_image()
         machine.accelerator()
         products.model_directory()
-        ours = environment.of_our_libraries(*(inside(products.tool(product)) for product in
-                                              ("rdma-core", "perftest")))
-        cls.env = [word for item in ours.items() for word in ("-e", "=".join(item))]
+        cls.ours = environment.ours()
 
     def words(self, *words):
-        return [BOOT, "--connectx", *self.env, *words]
+        return [BOOT, "--connectx", *words]
 
     def boot(self, *words, timeout=300):
         return subprocess.run(self.words(*words), cwd=TOP, capture_output=True,

@@ -20,6 +20,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import bases  # noqa: E402
+from mrfd import environment  # noqa: E402
 from mrfd import machine  # noqa: E402
 from mrfd import products  # noqa: E402
 from mrfd.devices import CONNECTX, RXE  # noqa: E402
@@ -31,11 +32,15 @@ from mrfd.machine import patience  # noqa: E402
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BOOT = os.path.join(TOP, "scripts", "boot")
+OURS = "/mrfd/build/rdma-core-obj/lib"
+# The first line on stderr.
+SAYS_OURS = f"boot: RDMA libraries: ours, {OURS} (Debian's: -e LD_LIBRARY_PATH=)\n".encode()
 
 
 def setUpModule():
     """Do what takes long the first time before any test measures a time."""
     products.kernel_image()
+    environment.ours()
     machine.accelerator()
 
 
@@ -123,7 +128,7 @@ class Command(unittest.TestCase):
 
     def test_boot_returns_output_and_status_0(self):
         done = boot("echo", "hello")
-        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"hello\n", b""))
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"hello\n", SAYS_OURS))
 
     def test_boot_returns_exit_status_and_stderr(self):
         done = boot("sh", "-c", "echo to stderr >/dev/stderr; exit 7")
@@ -170,7 +175,7 @@ class Command(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="a b:c,") as there:
             shutil.copy(products.kernel_image(), os.path.join(there, "my kernel"))
             done = boot("-k", "my kernel", "--log-dir", "new/logs", "pwd", cwd=there)
-            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"/mrfd\n", b""))
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"/mrfd\n", SAYS_OURS))
             with open(os.path.join(there, "new/logs/console.log"), encoding="utf-8") as log:
                 self.assertIn(f"Linux version {bases.base('linux')['upstream']}", log.read())
 
@@ -223,6 +228,24 @@ class Command(unittest.TestCase):
         self.assertIn(b"got typed\r\n", seen)
 
 
+class Libraries(unittest.TestCase):
+    """Programs run with our libraries, and the first line says so."""
+
+    WHICH = "ldd /usr/bin/ibv_devices | grep -o 'libibverbs.* => [^ ]*'"
+    OTHERS = "setpriv --reuid 65534 --regid 65534 --clear-groups"
+
+    def test_programs_of_any_user_have_our_libraries(self):
+        done = boot("sh", "-c", f'{self.WHICH}; {self.OTHERS} sh -c "$1"', "sh", self.WHICH)
+        self.assertEqual((done.stdout.decode(), done.stderr),
+                         (f"libibverbs.so.1 => {OURS}/libibverbs.so.1\n" * 2, SAYS_OURS))
+
+    def test_empty_path_gives_debian_libraries(self):
+        done = boot("-e", "LD_LIBRARY_PATH=", "sh", "-c", self.WHICH)
+        self.assertEqual((done.stdout, done.stderr),
+                         (b"libibverbs.so.1 => /lib/x86_64-linux-gnu/libibverbs.so.1\n",
+                          b"boot: RDMA libraries: Debian's\n"))
+
+
 class Network(unittest.TestCase):
     """kit/guest/net and kit/guest/ready, alone in a guest."""
 
@@ -269,7 +292,7 @@ class Trouble(unittest.TestCase):
     # runs: full
     def test_allowed_warning_leaves_status_0(self):
         done = boot("--allow", "lkdtm_WARNING", "sh", "-c", self.PROVOKE.format("WARNING"))
-        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertEqual((done.returncode, done.stderr), (0, SAYS_OURS))
 
     # runs: full
     def test_failed_command_keeps_status_after_warning(self):

@@ -23,6 +23,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import machine  # noqa: E402
 from mrfd import products  # noqa: E402
+from mrfd import topology  # noqa: E402
 from mrfd.devices import CONNECTX  # noqa: E402
 from mrfd.machine import patience  # noqa: E402
 from mrfd.paths import BUILD, SCRIPTS, inside  # noqa: E402
@@ -166,10 +167,10 @@ class CommandLine(unittest.TestCase):
             self.assertTrue(os.path.samestat(os.fstat(guest._files[0]),
                                              os.stat(f"{directory}/connectx.log")))
         self.assertEqual(model, ["/mrfd/kit/with-connectx", str(guest._files[0]),
-                                 machine.MODEL_SOCKET, "/mrfd/build/connectx/connectx", "--fabric",
+                                 topology.MODEL_SOCKET, "/mrfd/build/connectx/connectx", "--fabric",
                                  "/mrfd/f", "--guid", "02c9030000000200", "--"])
         device = qemu.index('{"driver": "vfio-user-pci", "bus": "port99", "socket": '
-                            f'{{"type": "unix", "path": "{machine.MODEL_SOCKET}"}}}}')
+                            f'{{"type": "unix", "path": "{topology.MODEL_SOCKET}"}}}}')
         self.assertLess(qemu.index("pcie-root-port,id=port99,chassis=1,slot=1"), device)
 
 
@@ -240,7 +241,7 @@ class InGuests(GuestsWithModel):
         device = {"driver": "vfio-user-pci", "bus": "port0",
                   "socket": {"type": "unix", "path": inside(path)}}
         described = (word for item in CONNECTX.env().items() for word in ("-e", "=".join(item)))
-        return model, [BOOT, *self.env, *described, "--append", CONNECTX.append,
+        return model, [BOOT, *described, "--append", CONNECTX.append,
                        "-d", json.dumps(device)]
 
     def test_model_started_by_hand_captures_and_traces(self):

@@ -26,9 +26,11 @@ sys.dont_write_bytecode = True
 
 from mrfd import machine  # noqa: E402
 from mrfd import products  # noqa: E402
+from mrfd.devices import CONNECTX, CONNECTX_DIRECT  # noqa: E402
 from mrfd.film import Film  # noqa: E402
 from mrfd.machine import patience  # noqa: E402
 from mrfd.paths import inside  # noqa: E402
+from mrfd.traffic import Traffic  # noqa: E402
 
 # A test that is started in the background may have SIGINT ignored, and so would
 # the programs that it interrupts.
@@ -147,6 +149,13 @@ class Refusals(InDirectory):
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, f"demo: cannot use {self.path('a.png')}: painter: the picture: .")
 
+    def test_data_direct_without_a_connectx_is_refused(self):
+        made = subprocess.run(["make", "demo", "DIRECT=1"], cwd=TOP, capture_output=True, text=True)
+        for done, said in ((demo("--direct"), "demo: error: --direct goes with --connectx"),
+                           (made, "DIRECT=1 goes with DEVICE=connectx")):
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(said, done.stderr)
+
     def test_invalid_number_of_frames_is_refused(self):
         for frames in "0", "-1", "x", "1001":
             self.assertEqual(demo("--frames", frames).returncode, 2)
@@ -157,7 +166,7 @@ class Build(InDirectory):
 
     def setUp(self):
         super().setUp()
-        self.rdma_core = inside(products.tool("rdma-core", "--provider", "rxe"))
+        self.rdma_core = inside(products.tool("rdma-core", "--provider", "mlx5"))
         self.assertEqual(self.make().returncode, 0)
 
     def make(self, *words):
@@ -479,9 +488,25 @@ class Viewer(unittest.TestCase):
             with self.assertRaisesRegex(self.program.DemoError, "did not go peer to peer"):
                 self.program.check_route({**right, name: value})
 
+    def test_frames_by_another_function_are_refused(self):
+        frame, result = 4096000, {"written": "8192000"}
+        both = {"first": Traffic(written=99), "second": Traffic(written=2 * frame)}
+        self.assertEqual(self.program.check_function(CONNECTX_DIRECT, result, both),
+                         "8192000 bytes by the second function, 99 bytes by the first function")
+        usual = {"first": Traffic(written=2 * frame + 99)}
+        self.assertEqual(self.program.check_function(CONNECTX, result, usual),
+                         "8192099 bytes by the first function")
+        for device, traffic in ((CONNECTX_DIRECT, {}), (CONNECTX_DIRECT, usual), (CONNECTX, {}),
+                                (CONNECTX, {**usual, "second": Traffic(written=1)}),
+                                (CONNECTX_DIRECT, {**both, "first": Traffic(written=frame)}),
+                                (CONNECTX_DIRECT, {**both, "second": Traffic(written=frame)})):
+            with self.subTest(device=device.name, traffic=traffic), self.assertRaisesRegex(
+                    self.program.DemoError, "8192000 bytes of the frames did not go"):
+                self.program.check_function(device, result, traffic)
+
     def film_run(self, seconds, frames=3, fault=None):
         """(status, standard output, messages) of a run without guests, so fast."""
-        def run(_sent, _frames, eye):
+        def run(_device, _sent, _frames, eye):
             eye.guest = self.eye.guest
             eye.seen, eye.fault = bytes(eye.film.bytes), fault
             eye.times = [seconds * n for n in range(frames)]
@@ -491,7 +516,7 @@ class Viewer(unittest.TestCase):
                                    unittest.mock.Mock())
             return {"driver": "d", "fd_type": "f", "bytes": "8192000", "register_ns": "1500000",
                     "device": "mlx5_0", "written": "12288000", "frames": "3", "place": "VRAM",
-                    "peers": "1", "moves": "0"}
+                    "peers": "1", "moves": "0"}, {"first": Traffic(written=12288001)}
 
         with (unittest.mock.patch.object(self.program, "run_film", run),
               unittest.mock.patch.object(self.program, "prepare"),
@@ -512,6 +537,7 @@ class Viewer(unittest.TestCase):
 time to register: 1.500 ms
            route: mlx5_0, peer to peer into VRAM
          written: 12288000 bytes, 3 frames of 1280 x 800
+   model counted: 12288001 bytes by the first function
             rate: 50.0 frames/s, 204.8 MB/s
          machine: {os.cpu_count()} CPUs, load 1.3, guests by {machine.accelerator().upper()}
          checked: 3 frames, every pixel, from the host in the GPU's BAR
@@ -552,6 +578,7 @@ class MovingPictures(InDirectory):
         for row in (r"registered: mrfd_gpu, dma-buf, 12288000 bytes",
                     r"route: mlx5_0, peer to peer into VRAM",
                     rf"written: {self.FRAMES * 4096000} bytes, {self.FRAMES} frames of 1280 x 800",
+                    r"model counted: \d{9} bytes by the first function\n",
                     rf"checked: {self.FRAMES} frames, every pixel, from the host in the GPU's BAR",
                     r"frames match: yes\n\Z"):
             self.assertRegex(done.stdout, row)

@@ -117,12 +117,11 @@ class Fabric(GuestsWithModel):
     # runs: full
     def test_dead_fabric_ends_traffic_with_an_error(self):
         """The ports go down, the error comes to whoever has sent something, nothing hangs."""
-        our_env = dict(item.split("=", 1) for item in self.env[1::2])
         with self.assertRaisesRegex(products.BootError, "has ended, status"):
             with fabric.Fabric() as running:
                 guests = [machine.Guest(
                     ["tests/host/fabric-dies"], links=links, mac=number, fabric=running.socket,
-                    **programs.guest_options("base", CONNECTX, timeout=patience(400), env=our_env,
+                    **programs.guest_options("base", CONNECTX, timeout=patience(400), env=self.ours,
                                              setup=machine.network_setup(number, 2, CONNECTX)))
                           for number, links in enumerate(machine.network(2))]
                 for guest in guests:

@@ -283,7 +283,7 @@ class FrontTest(ProjectTest):
                 ['refresh', 'windows'], ['refresh', 'linux', 'perftest'], ['kernel', '--debgu'],
                 ['kernel', '--stock', 'more'], ['kernel', '--modules', 'more'],
                 ['rdma-core', '--stock', '--debgu'], ['perftest', 'more'],
-                ['connectx', 'more'], ['gpu', '--debgu'], ['steps', '--stock'], ['importer', '--debgu'],
+                ['connectx', 'more'], ['gpu', '--debgu'], ['steps', '--debgu'], ['importer', '--debgu'],
                 ['dmabuf-test', '--debug'],
                 ['series', 'windows'], ['check-series', '--quick', 'windows'], ['enter', '--debgu']):
             with self.subTest(name=name, arguments=arguments):

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: full
 """The RDMA stack as modules, as distributions have it: no driver needs ib_uverbs because of us,
-the modules load when a device is added, and data moves."""
+the modules load when a device is added, and data moves.  Without CONFIG_PCI_P2PDMA no device
+says that it reaches the memory of another one.
+
+A video driver of the kernel, vim2m, has device memory, and nobody waits for it
+(tests/guests/video.c).  The memory of a DM counts in the memory cgroup of its owner
+(tests/guests/memcg.c)."""
 
 import os
 import sys
@@ -33,17 +38,43 @@ class Modules(unittest.TestCase):
             self.assertNotIn("ib_uverbs.ko", needs[driver], driver)
 
     def test_modules_load_and_data_moves(self):
-        out = programs.build_tests([PROGRAM])
         for device, driver in DRIVERS.items():
             with self.subTest(device=device.name):
-                script = f"set -e; {out}/{PROGRAM}; cut -d' ' -f1 /proc/modules"
-                guest = machine.Guest(["bash", "-c", script],
-                                      **programs.test_guest(KERNEL, device))
-                guest.run()
-                said = guest.output.decode()
-                self.assertEqual(guest.status, 0, said + guest.tail())
+                said = self.run_program(
+                    device, "trap \"cut -d' ' -f1 /proc/modules\" EXIT", PROGRAM)
                 for module in driver, "ib_uverbs", "ib_core":
                     self.assertIn(f"\n{module}\n", said)
+
+    def run_program(self, device, before, program, *arguments, can=None):
+        """What the program says after the commands BEFORE."""
+        out = programs.build_tests([program])
+        options = programs.test_guest(KERNEL, device)
+        if can is not None:
+            options["env"]["MRFD_DEVICE_CAN"] = can
+        guest = machine.Guest(
+            ["bash", "-ec", before + '; "$@"', program, f"{out}/{program}", *arguments], **options)
+        guest.run()
+        said = guest.output.decode()
+        self.assertEqual(guest.status, 0, said + guest.tail())
+        return said
+
+    def test_capabilities_are_those_of_a_kernel_without_p2pdma(self):
+        for device in DRIVERS:
+            with self.subTest(device=device.name):
+                said = self.run_program(
+                    device, ":", "interface/device", "-t",
+                    "capabilities_agree_with_query_mr_fd_caps",
+                    can=" ".join(word for word in device.can.split() if word != "p2p"))
+                self.assertIn("pass:1 ", said)
+
+    def test_video_driver_that_has_device_memory_makes_nobody_wait(self):
+        for device in DRIVERS:
+            with self.subTest(device=device.name):
+                said = self.run_program(device, "modprobe vim2m", "guests/video")
+                self.assertIn("pass:2 ", said)
+
+    def test_dm_counts_in_the_memory_cgroup_of_its_owner(self):
+        self.assertIn("pass:1 ", self.run_program(RXE, ":", "guests/memcg"))
 
 
 if __name__ == "__main__":

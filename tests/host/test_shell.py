@@ -102,7 +102,7 @@ class Shell(unittest.TestCase):
         self.assertRegex(output, wanted)
 
     def test_banner_names_devices_and_commands(self):
-        for words in ("rxe0", r"card\d is vgem", r"card\d is qxl", r"card\d is virtio_gpu",
+        for words in ("run with our libraries", "rxe0", r"card\d is vgem", r"card\d is qxl", r"card\d is virtio_gpu",
                       "gcc x.c -libverbs", "man ibv_reg_mr_fd", "/mrfd", r"exit, or Ctrl-\]"):
             self.assertRegex(self.banner, words)
 

@@ -37,7 +37,7 @@ class Affected(unittest.TestCase):
     def test_a_test_affects_itself(self):
         self.assertEqual(affected("tests/access/cut.c"), of("access/cut"))
         self.assertEqual(affected("tests/host/test_join.py"), {"host/join"})
-        self.assertEqual(affected("devices/connectx/test/test_cq.c"), {"model/cq"})
+        self.assertEqual(affected("devices/connectx/test/hca/test_cq.c"), {"model/cq"})
         self.assertEqual(affected("tests/programs/readme.py"), of("programs/readme"))
 
     def test_the_run_says_what_each_file_affects(self):
@@ -53,8 +53,10 @@ class Affected(unittest.TestCase):
         self.assertIn("rxe/interface/hugepages", found)
         self.assertNotIn("rxe/access/cut", found)
         self.assertEqual(found, affected("tests/lib/hugepages.h"))
-        self.assertEqual(affected("devices/connectx/test/vfio_client.h")
-                         - of("model/.*"), set())
+        self.assertEqual(affected("devices/connectx/test/host/vfio_client.h"),
+                         of("model/vfio_.*"))
+        self.assertEqual(affected("devices/connectx/test/base/fake_loop.h"),
+                         of("model/(link|link_local|pcap|sa|sa_table|switch)"))
         self.assertIn("host/patches", affected("tests/host/project.py"))
         self.assertNotIn("host/boot", affected("tests/host/project.py"))
 
@@ -78,13 +80,13 @@ class Affected(unittest.TestCase):
         self.assertIn("connectx/dm/data", affected("rdma-core/libibverbs/cmd_mr_fd.c"))
 
     def test_the_model_affects_what_runs_on_it(self):
-        found = affected("devices/connectx/cq.c")
+        found = affected("devices/connectx/hca/cq.c")
         self.assertLess(of("model/.*|host/connectx"), found)
         self.assertIn("connectx-two/dm/export", found)
         self.assertFalse({title for title in found if title.startswith("rxe/")})
 
     def test_a_module_affects_the_guests_that_have_it(self):
-        self.assertEqual(affected("tests/steps/mrfd_steps.c"), of("faults/steps"))
+        self.assertEqual(affected("tests/steps/mrfd_steps.c"), of("faults/steps|faults/umr|faults/direct"))
         self.assertIn("rxe/exporters/gpu", affected("tests/gpu/bo.c"))
         self.assertEqual(affected("tests/importer/Kbuild"), of("exporters/importer|dm/held"))
 
@@ -131,10 +133,9 @@ class Depths(unittest.TestCase):
 
     def test_each_guest_program_is_in_a_quick_run(self):
         quick = {p.name for p in OURS for kernel in ("base", "debug") if p.head.on(kernel, False)}
-        # Two need a kernel that no other program of a quick run has.  host/leaks is known to fail
-        # on 7.3: see Documentation/testing.md.
+        # Three need a kernel that no other program of a quick run has.
         self.assertEqual({p.name for p in OURS} - quick,
-                         {"kcsan", "host/debian", "host/modules"})
+                         {"kcsan", "host/debian", "host/iommu", "host/modules"})
 
     def test_a_depth_is_what_was_asked_for(self):
         with mock.patch.object(programs, "theirs", lambda kernel: []):

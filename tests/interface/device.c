@@ -101,7 +101,7 @@ TEST_F(words, capabilities_agree_with_query_mr_fd_caps)
 	EXPECT_WORD("vmap", dmabuf & IBV_MR_FD_CAP_CPU);
 	EXPECT_WORD("follows-moves", dmabuf & IBV_MR_FD_CAP_DYNAMIC);
 	EXPECT_WORD("gives-back", dmabuf & IBV_MR_FD_CAP_PINNED);
-	EXPECT_EQ(!device_can("vmap"), !!(dmabuf & IBV_MR_FD_CAP_P2P));
+	EXPECT_WORD("p2p", dmabuf & IBV_MR_FD_CAP_P2P);
 	EXPECT_WORD("memfd", memfd & IBV_MR_FD_CAP_REG);
 	EXPECT_WORD("memfd", memfd & IBV_MR_FD_CAP_PINNED);
 	EXPECT_EQ(device_can("memfd") && device_can("rereg_mr_fd"),
@@ -128,7 +128,7 @@ TEST_F(words, all_capabilities_are_known)
 		"atomics", "atomic-write", "flush", "window-type-1", "window-type-2",
 		"window-dma-buf", "window-holds", "window-checks", "new-keys", "sqd", "rdma-cm",
 		"add-delete", "read-middles", "rxe-queues", "mlx5-queues", "follows-moves",
-		"gives-back", "pci", "dm", "dm-bytes", "dm-export",
+		"gives-back", "pci", "p2p", "dm", "dm-bytes", "dm-export",
 	};
 	const char *given = getenv("MRFD_DEVICE_CAN");
 	char *words = must(strdup(given ? given : ""));

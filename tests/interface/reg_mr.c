@@ -14,6 +14,7 @@ struct reg_mr {
 	int fd;
 	uint64_t length;
 	uint64_t iova;
+	uint32_t driver;	/* driver data, unless it is 0 */
 };
 
 static int reg_mr(FIXTURE_DATA(uapi) *self, const struct reg_mr *r, struct keys *keys)
@@ -36,6 +37,8 @@ static int reg_mr(FIXTURE_DATA(uapi) *self, const struct reg_mr *r, struct keys 
 	}
 	msg_add(&m, UVERBS_ATTR_REG_MR_RESP_LKEY, 4, (uintptr_t)&got.lkey);
 	msg_add(&m, UVERBS_ATTR_REG_MR_RESP_RKEY, 4, (uintptr_t)&got.rkey);
+	if (r->driver)
+		msg_add(&m, UVERBS_ATTR_UHW_IN, 4, r->driver);
 	err = msg_send(self->ctx->cmd_fd, &m);
 	if (!err) {
 		got.handle = m.hdr.attrs[0].data;
@@ -93,6 +96,19 @@ TEST_F(uapi, reg_mr_of_a_dma_buf_is_reached_at_its_iova)
 	ASSERT_EQ(0, reg_mr(self, &r, &keys));
 	EXPECT_TRUE(reached(self, &keys, self->buf.cpu + PAGE + 8, r.length, r.iova));
 	ASSERT_EQ(0, mr_dereg(self->ctx->cmd_fd, BY_IOCTL, keys.handle));
+}
+
+/* mlx5 has none; an attribute of REG_DMABUF_MR, flags of the driver, has their number. */
+TEST_F(uapi, driver_data_of_reg_mr_are_not_flags)
+{
+	struct reg_mr r = { .fd = self->buf.fd, .length = SIZE, .iova = IOVA };
+	struct keys keys;
+
+	for (r.driver = 1; r.driver <= 4; r.driver *= 2) {
+		ASSERT_EQ(0, reg_mr(self, &r, &keys)) TH_LOG("data %u", r.driver);
+		ASSERT_TRUE(reached(self, &keys, self->buf.cpu, SIZE, IOVA));
+		ASSERT_EQ(0, mr_dereg(self->ctx->cmd_fd, BY_IOCTL, keys.handle));
+	}
 }
 
 TEST_F(uapi, reg_dmabuf_mr_is_reached_at_its_iova)

@@ -196,8 +196,7 @@ static int free_under_importer(struct dm_user *u, struct importer *i)
 		return err;
 
 	u->dms--;
-	err = ib_free_dm(dm);
-	EXPECT(u, !err, "free under an importer: %d", err);
+	ib_free_dm(dm);
 	return is_told(u, i);
 }
 
@@ -220,9 +219,9 @@ static int export_twice(struct dm_user *u)
 		}
 	}
 	dma_buf_put(dmabuf[0]);
-	err = user_release(u);
+	user_release(u);
 	dma_buf_put(dmabuf[1]);
-	return err;
+	return 0;
 }
 
 int run_importer(struct dm_user *u, const char *arg)

@@ -86,7 +86,8 @@ static int each_piece(struct dm_user *u, int (*what)(struct dm_user *u, struct i
 		err = user_reg(u, dm, 0, dm->length, WRITES | READS, &mr);
 		if (err)
 			return err;
-		err = what(u, dm, dm->length, mr) ?: user_dereg_last(u);
+		err = what(u, dm, dm->length, mr);
+		user_dereg_last(u);
 	}
 	return err;
 }

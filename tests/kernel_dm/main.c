@@ -144,12 +144,14 @@ static int command_open(struct dm_user *u, const char *name)
 static int command_close(struct dm_user *u, const char *arg)
 {
 	list_del_init(&u->entry);
-	return user_close(u);
+	user_close(u);
+	return 0;
 }
 
 static int command_free(struct dm_user *u, const char *arg)
 {
-	return user_release(u);
+	user_release(u);
+	return 0;
 }
 
 static int command_foreign(struct dm_user *u, const char *name)
@@ -170,7 +172,7 @@ static const struct command {
 	{ "ring", run_ring },
 	{ "copy", run_copy },
 	{ "regions", run_regions },
-	{ "busy", run_busy },
+	{ "two", run_two },
 	{ "ranges", run_ranges },
 	{ "too_much", run_too_much },
 	{ "budget", run_budget },
@@ -189,16 +191,15 @@ static const struct command {
 
 static int run_command(struct dm_user *u, const struct command *command, const char *arg)
 {
-	int err, undo;
+	int err;
 
 	if (!u->device && command->run != command_open)
 		return -ENODEV;
 	u->text[0] = '\0';
 	err = command->run(u, arg);
-	if (command->keeps && !err)
-		return 0;
-	undo = user_release(u);
-	return undo == -EPROTO ? undo : err;
+	if (err || !command->keeps)
+		user_release(u);
+	return err;
 }
 
 static int user_command(struct dm_user *u, char *line)

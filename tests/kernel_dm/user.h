@@ -62,7 +62,7 @@ int user_finds(struct dm_user *u, const char *fmt, ...) __printf(2, 3);
 /* Protection domain, queue pairs, ordinary memory. */
 int user_open(struct dm_user *u, struct ib_device *device);
 /* The other way round; also what user_open() has left undone, and with all DM. */
-int user_close(struct dm_user *u);
+void user_close(struct dm_user *u);
 /* Connect the queue pairs to each other, also again. */
 int user_connect(struct dm_user *u);
 /* Connect the first one to another queue pair of the device, that of a process. */
@@ -73,9 +73,9 @@ int user_alloc(struct dm_user *u, u64 length, struct ib_dm **dm);
 int user_reg(struct dm_user *u, struct ib_dm *dm, u64 offset, u64 length, int access,
 	     struct ib_mr **mr);
 /* Of the last one that was made. */
-int user_dereg_last(struct dm_user *u);
-/* Every region and all DM.  It succeeds, unless something is wrong. */
-int user_release(struct dm_user *u);
+void user_dereg_last(struct dm_user *u);
+/* Every region and all DM. */
+void user_release(struct dm_user *u);
 
 /* What a work request names. */
 struct place {
@@ -138,7 +138,7 @@ int run_ring(struct dm_user *u, const char *arg);
 int run_copy(struct dm_user *u, const char *arg);
 int run_regions(struct dm_user *u, const char *arg);
 /* limits.c */
-int run_busy(struct dm_user *u, const char *arg);
+int run_two(struct dm_user *u, const char *arg);
 int run_ranges(struct dm_user *u, const char *arg);
 int run_too_much(struct dm_user *u, const char *arg);
 int run_budget(struct dm_user *u, const char *arg);

@@ -211,10 +211,11 @@ int user_open(struct dm_user *u, struct ib_device *device)
 	return err;
 }
 
-int user_close(struct dm_user *u)
+void user_close(struct dm_user *u)
 {
-	int i, err = user_release(u);
+	int i;
 
+	user_release(u);
 	for (i = 0; i < 2; i++)
 		if (u->qp[i])
 			ib_destroy_qp(u->qp[i]);
@@ -224,15 +225,13 @@ int user_close(struct dm_user *u)
 		ib_dma_unmap_single(u->device, u->host_dma, HOST_SIZE, DMA_BIDIRECTIONAL);
 		kfree(u->host);
 	}
-	/* With an MR on it, which user_release() has warned of, a PD cannot go. */
-	if (u->pd && !err)
+	if (u->pd)
 		ib_dealloc_pd(u->pd);
 	u->qp[0] = u->qp[1] = NULL;
 	u->cq = NULL;
 	u->host = NULL;
 	u->pd = NULL;
 	u->device = NULL;
-	return err;
 }
 
 int user_alloc(struct dm_user *u, u64 length, struct ib_dm **dm)
@@ -266,42 +265,17 @@ int user_reg(struct dm_user *u, struct ib_dm *dm, u64 offset, u64 length, int ac
 	return 0;
 }
 
-int user_dereg_last(struct dm_user *u)
+void user_dereg_last(struct dm_user *u)
 {
-	int err = ib_dereg_mr(u->mr[u->mrs - 1]);
-
-	if (!err)
-		u->mrs--;
-	return err;
+	ib_dereg_dm_mr(u->mr[--u->mrs]);
 }
 
-/*
- * A driver that ends a region by a command takes memory for it.  Without memory the region is as
- * it was, and can be ended again.
- */
-static int dereg(struct ib_mr *mr)
+void user_release(struct dm_user *u)
 {
-	int ret = ib_dereg_mr(mr);
-
-	return ret == -ENOMEM ? ib_dereg_mr(mr) : ret;
-}
-
-int user_release(struct dm_user *u)
-{
-	int err = 0, ret;
-
-	while (u->mrs) {
-		ret = dereg(u->mr[--u->mrs]);
-		if (ret)
-			err = user_finds(u, "dereg of an MR: %d", ret);
-	}
-	while (u->dms) {
-		ret = ib_free_dm(u->dm[--u->dms]);
-		if (ret)
-			err = user_finds(u, "free of DM: %d", ret);
-	}
-	WARN_ON(err);
-	return err;
+	while (u->mrs)
+		user_dereg_last(u);
+	while (u->dms)
+		ib_free_dm(u->dm[--u->dms]);
 }
 
 /* --- Work requests */

@@ -48,6 +48,8 @@
  *			packets go to where it is then
  *	gives-back	an MR of a dma-buf pins it, and the exporter may take the memory back
  *	pci		it is a PCI function, whose driver is a module
+ *	direct		lib/memory.h registers dma-bufs by Data Direct, on the card's second function
+ *	p2p		it reaches the memory of another PCI device, if the kernel lets it
  *	dm		device memory: ibv_alloc_dm(), and MRs of it
  *	dm-bytes	its library copies any bytes to and from device memory; without it whole
  *			words of four

@@ -7,6 +7,7 @@
 #include "lib/pattern.h"
 #include "lib/test_exporter.h"
 #include <fcntl.h>
+#include <infiniband/mlx5dv.h>
 #include <linux/dma-heap.h>
 #include <linux/udmabuf.h>
 #include <qxl_drm.h>
@@ -271,6 +272,9 @@ struct ibv_mr *memory_reg(const struct memory *m, struct ibv_pd *pd, int access)
 	need_kind(m);
 	if (memory_of_process(m))
 		return must(ibv_reg_mr(pd, m->cpu, m->size, access_of(m, access)));
+	if (is_dma_buf(m) && device_can("direct"))
+		return must(mlx5dv_reg_dmabuf_mr(pd, 0, m->size, m->iova, m->fd, access,
+						 MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT));
 	need("reg_mr_fd");
 	if (is_dma_buf(m) && (access & IBV_ACCESS_MW_BIND))
 		need("window-dma-buf");

@@ -11,8 +11,10 @@ static bool can(struct ibv_context *ctx, const char *word)
 	return device_is_under_test(ctx) && device_can(word);
 }
 
-static struct ibv_qp *make_qp(struct ibv_context *ctx, struct ibv_pd *pd, struct ibv_cq *cq)
+static struct ibv_qp *make_qp(const struct pair *p, struct ibv_pd *pd)
 {
+	struct ibv_context *ctx = p->ctx;
+	uint32_t sges = p->sges ?: 2;
 	uint64_t ops = IBV_QP_EX_WITH_RDMA_WRITE |
 		       (can(ctx, "window-type-1") ? IBV_QP_EX_WITH_BIND_MW : 0) |
 		       (can(ctx, "atomics") ? IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD : 0) |
@@ -20,10 +22,10 @@ static struct ibv_qp *make_qp(struct ibv_context *ctx, struct ibv_pd *pd, struct
 		       (can(ctx, "flush") ? IBV_QP_EX_WITH_FLUSH : 0);
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = IBV_QPT_RC,
-		.send_cq = cq,
-		.recv_cq = cq,
-		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2,
-			 .max_recv_sge = 2, .max_inline_data = 64 },
+		.send_cq = p->cq,
+		.recv_cq = p->cq,
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = sges,
+			 .max_recv_sge = sges, .max_inline_data = 64 },
 		.pd = pd,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.send_ops_flags = ops,
@@ -103,7 +105,7 @@ void pair_create_end(struct pair *p, int end, struct ibv_pd *pd)
 	p->ctx = pd->context;
 	if (!p->cq)
 		p->cq = must(ibv_create_cq(p->ctx, 64, NULL, NULL, 0));
-	p->qp[end] = make_qp(p->ctx, pd, p->cq);
+	p->qp[end] = make_qp(p, pd);
 }
 
 void pair_open_mtu(struct pair *p, struct ibv_context *ctx, struct ibv_pd *pd[2],

@@ -22,6 +22,7 @@ struct pair {
 	struct ibv_pd *pd;	/* the pair's own, or NULL */
 	struct ibv_cq *cq;
 	struct ibv_qp *qp[2];
+	uint32_t sges;		/* of a work request, for ends that are made later; 0: two */
 	bool gives_up;		/* on a receiver that is not ready, after two more tries */
 	const struct ibv_ah_attr *far;	/* where the case itself is the peer of the ends */
 };

@@ -13,6 +13,8 @@ from lib import device
 ADDRESS = "10.0.0.1"
 COUNT = 100
 REGISTERED = {"fd": "Calling ibv_reg_mr_fd_iova(", "dmabuf": "Calling ibv_reg_dmabuf_mr("}
+BY_DATA_DIRECT = {"direct fd": "Calling mlx5dv_reg_mr_fd(",
+                  "direct dmabuf": "Calling mlx5dv_reg_dmabuf_mr("}
 
 
 def node(driver):
@@ -25,7 +27,8 @@ def node(driver):
 
 def drm(driver, way="fd"):
     """perftest's options for a buffer of this driver."""
-    return [f"--use_drm={node(driver)}"] + ["--use_drm_dmabuf"] * (way == "dmabuf")
+    return [f"--use_drm={node(driver)}", *["--use_drm_dmabuf"] * ("dmabuf" in way),
+            *["--use_data_direct"] * ("direct" in way)]
 
 
 class PerftestCase(unittest.TestCase):
@@ -82,7 +85,7 @@ class PerftestCase(unittest.TestCase):
             pair = self.run_pair(tool, options, options, *words)
             for said in pair:
                 self.assertIn(f"on {node(driver)} at", said)
-                self.assertIn(REGISTERED[way], said)
+                self.assertIn({**REGISTERED, **BY_DATA_DIRECT}[way], said)
             # The client's table: bytes, how many times, and figures.
             self.assertRegex(pair[0], rf"(?m)^ *{size} +{queue_pairs * COUNT} ")
 

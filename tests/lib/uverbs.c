@@ -81,7 +81,7 @@ static void msg_of_rereg(union msg *m, const struct fd_call *c, struct keys *key
 	msg_add(m, UVERBS_ATTR_REREG_MR_FD_HANDLE, 0, c->mr);
 	msg_add(m, UVERBS_ATTR_REREG_MR_FD_FLAGS, 4, c->flags);
 	if (c->flags & IBV_REREG_MR_CHANGE_PD)
-		msg_add(m, UVERBS_ATTR_REREG_MR_FD_PD_HANDLE, 4, c->pd);
+		msg_add(m, UVERBS_ATTR_REREG_MR_FD_PD_HANDLE, 0, c->pd);
 	if (c->flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
 		msg_add(m, UVERBS_ATTR_REREG_MR_FD_BUFFER, DESC_SIZE, (uintptr_t)&c->type);
 		msg_add(m, UVERBS_ATTR_REREG_MR_FD_IOVA, 8, c->iova);

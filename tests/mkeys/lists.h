@@ -67,4 +67,9 @@ bool key_reads(struct ends *e, uint32_t rkey, uint64_t addr, const struct piece 
 bool key_refuses(struct ends *e, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t addr,
 		 uint32_t length, const struct piece *p, int n);
 
+#define TRIES 64	/* MRs until one has the number of a key that ended */
+
+/* Register M until an MR has the number of KEY; how many are in MR, the last of them is it. */
+int reg_until_number(struct memory *m, struct ibv_pd *pd, uint32_t key, struct ibv_mr **mr);
+
 #endif

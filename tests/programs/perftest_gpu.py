@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# runs: quick; guest: gpu perftest; devices: all
+# runs: quick; guest: gpu perftest; devices: all direct
 """perftest --use_drm over VRAM of the GPU of the tests: what it writes and reads is found in
-the GPU's BAR, so the device has reached VRAM itself."""
+the GPU's BAR, so the device has reached VRAM itself.  On a card with a second function it goes
+by Data Direct."""
 
 import glob
 import mmap
@@ -12,9 +13,10 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 from lib import device  # noqa: E402
-from lib.perftest import ADDRESS, REGISTERED, PerftestCase, drm  # noqa: E402
+from lib.perftest import ADDRESS, BY_DATA_DIRECT, REGISTERED, PerftestCase, drm  # noqa: E402
 
 SIZE = 65536
+WAYS = BY_DATA_DIRECT if device.can("direct") else REGISTERED
 
 
 def vram():
@@ -42,7 +44,7 @@ class PerftestGpu(PerftestCase):
 
     def arrives(self, tool, source_listens):
         """The end that is the source has memory of vgem, the other one VRAM."""
-        for way in REGISTERED:
+        for way in WAYS:
             pattern, options = self.payload()
             source, target = [*drm("vgem", way), *options], drm("mrfd_gpu", way)
             server, client = (source, target) if source_listens else (target, source)
@@ -60,7 +62,7 @@ class PerftestGpu(PerftestCase):
         self.arrives("ib_read_bw", source_listens=True)
 
     def test_vram_works_at_both_ends(self):
-        for way in REGISTERED:
+        for way in WAYS:
             self.check("ib_write_lat", "mrfd_gpu", way, "-s", "4096", size=4096)
 
 

@@ -34,11 +34,12 @@ FIXTURE(datagram)
 	struct ibv_mr *mr, *received_mr;
 };
 
-static inline struct ibv_qp *open_qp(FIXTURE_DATA(datagram) *self)
+/* With room for N sends, and for as many receives. */
+static inline struct ibv_qp *open_qp(FIXTURE_DATA(datagram) *self, int n)
 {
 	struct ibv_qp_init_attr init = {
 		.qp_type = IBV_QPT_UD, .send_cq = self->cq, .recv_cq = self->cq,
-		.cap = { .max_send_wr = MESSAGES, .max_recv_wr = MESSAGES, .max_send_sge = 1,
+		.cap = { .max_send_wr = n, .max_recv_wr = n, .max_send_sge = 1,
 			 .max_recv_sge = 1 },
 	};
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = PORT, .qkey = QKEY };
@@ -64,9 +65,9 @@ FIXTURE_SETUP(datagram)
 	self->pd = must(ibv_alloc_pd(self->ctx));
 	self->cq = must(ibv_create_cq(self->ctx, 64, NULL, NULL, 0));
 	n = mapped_list(before, 32);
-	self->from = open_qp(self);
+	self->from = open_qp(self, MESSAGES);
 	mapped_new(before, n, &self->send, &recv);
-	self->to = open_qp(self);
+	self->to = open_qp(self, MESSAGES);
 	memory_open_filled(&self->sent, HOST, MESSAGES * SLOT, 1);
 	memory_open(&self->received, HOST, MESSAGES * SLOT);
 	self->mr = memory_reg(&self->sent, self->pd, LOCAL_WRITE);

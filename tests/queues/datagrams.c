@@ -4,10 +4,14 @@
  * A datagram goes out with the address that it was posted with, and with that of its sender.
  *
  * The address is in the work request, as on devices: its address handle may be destroyed as soon
- * as the request is posted.  Who posts cannot forge the address of the sender.
+ * as the request is posted, so may the queue pair, and the process may exit.  Who posts cannot
+ * forge the address of the sender.
  */
+#include "lib/depth.h"
 #include "queues/datagram.h"
 #include <arpa/inet.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 TEST_F(datagram, address_handle_may_go_after_the_post)
 {
@@ -21,6 +25,81 @@ TEST_F(datagram, address_handle_may_go_after_the_post)
 		ASSERT_EQ(0, ibv_destroy_ah(ah));
 		ASSERT_TRUE(arrived(self, MESSAGES));
 	}
+}
+
+#define LAST 64			/* datagrams of a process */
+
+/*
+ * Send from objects of this process alone, and leave it.  The exit destroys the newest objects
+ * first: here the address, then the MR, then the QP.
+ */
+static void post_and_exit(struct ibv_qp *to)
+{
+	FIXTURE_DATA(datagram) self = { .to = to };
+	struct ibv_ah *ah;
+
+	self.ctx = device_open();
+	self.pd = must(ibv_alloc_pd(self.ctx));
+	self.cq = must(ibv_create_cq(self.ctx, LAST, NULL, NULL, 0));
+	self.from = open_qp(&self, LAST);
+	memory_open_filled(&self.sent, HOST, MESSAGES * SLOT, 1);
+	self.mr = memory_reg(&self.sent, self.pd, LOCAL_WRITE);
+	ah = address(&self, self.pd, NULL);
+	for (int i = 0; i < LAST; i++)
+		post(&self, i % MESSAGES, ah, to->qp_num);
+	_exit(0);
+}
+
+TEST_F(datagram, process_may_exit_after_the_post)
+{
+	int rounds = depth(10, 40);
+
+	/* With a receive for each of them. */
+	EXPECT_EQ(0, ibv_destroy_qp(self->to));
+	self->to = open_qp(self, LAST);
+	for (int round = 0; round < rounds; round++) {
+		int n = 0, status;
+		struct ibv_wc wc;
+		pid_t pid;
+
+		for (int i = 0; i < LAST; i++)
+			receive(self, i % MESSAGES);
+		pid = fork();
+		if (!pid)
+			post_and_exit(self->to);
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_EQ(0, status);
+		while (n < LAST && completed(self, &wc, patience())) {
+			ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+			n++;
+		}
+		ASSERT_EQ(LAST, n);
+	}
+}
+
+TEST_F(datagram, queue_pair_may_go_after_the_post)
+{
+	struct ibv_ah *ah = address(self, self->pd, NULL);
+
+	for (int round = 0; round < 20; round++) {
+		struct ibv_wc wc;
+
+		for (int i = 0; i < MESSAGES; i++)
+			receive(self, i);
+		for (int i = 0; i < MESSAGES; i++)
+			post(self, i, ah, self->to->qp_num);
+		ASSERT_EQ(0, ibv_destroy_qp(self->from));
+		self->from = open_qp(self, MESSAGES);
+		for (int n = 0; n < MESSAGES; ) {
+			ASSERT_TRUE(completed(self, &wc, 5 * patience()));
+			ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+			n += wc.qp_num == self->to->qp_num;
+		}
+		/* Those of the QP that is gone. */
+		while (ibv_poll_cq(self->cq, 1, &wc) > 0)
+			;
+	}
+	ASSERT_EQ(0, ibv_destroy_ah(ah));
 }
 
 TEST_F(datagram, address_handle_of_another_pd_is_refused)

@@ -285,13 +285,27 @@ TEST_F(error, retry_count_7_does_not_retry_forever)
 	ASSERT_EQ(IBV_WC_RETRY_EXC_ERR, next_of(self, 0, &id));
 }
 
+/* To SQD, and wait until the send queue is drained: before that there is no way back to RTS. */
+static void drain(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
+	struct ibv_qp_init_attr init;
+
+	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE))
+		fail_case("QP to SQD");
+	do {
+		if (ibv_query_qp(qp, &attr, IBV_QP_STATE, &init))
+			fail_case("query a QP");
+	} while (attr.sq_draining);
+}
+
 /* None may be outstanding, so there is nothing to wait for. */
 TEST_F(error, read_with_max_rd_atomic_0_fails)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
+	struct ibv_qp_attr attr = {};
 
 	need("sqd");
-	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[0], &attr, IBV_QP_STATE));
+	drain(self->e.pair.qp[0]);
 	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[0], &attr, IBV_QP_MAX_QP_RD_ATOMIC));
 	attr.qp_state = IBV_QPS_RTS;
 	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[0], &attr, IBV_QP_STATE));

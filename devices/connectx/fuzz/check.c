@@ -5,9 +5,14 @@
  * stays below its bound.
  */
 #include "check.h"
+#include "cq.h"
 #include "dct.h"
-#include "event.h"
+#include "devx.h"
+#include "eq.h"
+#include "qp.h"
+#include "srq.h"
 #include "transport.h"
+#include "wqe.h"
 #include "world.h"
 
 static void check_users(struct hca *hca)
@@ -84,8 +89,8 @@ static void check_responder(const struct qp *qp)
 	must(pending == r->pending);
 	must(!r->stalled || r->stalls);
 	must(!r->stalls || r->waits_fault);
-	must(r->waits_fault == !!qp->fault[FAULT_RESPONDER]);
-	must(qp->req.waits_fault == !!qp->fault[FAULT_REQUESTER]);
+	must(r->waits_fault == !!qp->fault[FAULT_RESPONDER].wait);
+	must(qp->req.waits_fault == !!qp->fault[FAULT_REQUESTER].wait);
 }
 
 /* Those of a DCT are responders, with its number and nothing else of its own. */

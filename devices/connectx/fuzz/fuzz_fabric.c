@@ -21,11 +21,11 @@
 #undef FABRIC_OUT
 #define FABRIC_IN (16u << 10)
 #define FABRIC_OUT (32u << 10)
-#include "../fabric.c"
+#include "fabric.c"
 #define main fabric_program
-#include "../fabric-main.c"
+#include "fabric-main.c"
 #undef main
-#include "../test/clock.h"
+#include "clock.h"
 #include "mad.h"
 #include "program.h"
 #include "wire.h"

@@ -11,9 +11,11 @@
  *
  * packet.c is included for its CRCs, which no input would hit by chance.
  */
-#include "../packet.c"
-#include "../test/clock.h"
+#include "packet.c"
+#include "clock.h"
 #include "dct.h"
+#include "qp.h"
+#include "wqe.h"
 #include "program.h"
 #include "wire.h"
 

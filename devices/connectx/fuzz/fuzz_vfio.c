@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick */
 /*
- * Fuzz of the client of the vfio-user socket: messages, whole and cut, with descriptors of
- * several kinds and numbers, and its replies when it is asked for memory.
+ * Fuzz of the client of the vfio-user sockets, of the card and of its function for Data Direct:
+ * messages, whole and cut, with descriptors of several kinds and numbers, and its replies when
+ * it is asked for memory.
  *
- * main.c is included, so the device behind the socket is the program's own.
+ * An input talks to one of the two at a time, and changes over; both are served while one asks.
+ *
+ * main.c is included, so the device behind the sockets is the program's own.
  *
  * After each input no descriptor is open that was not before, and no guest memory is mapped.
  */
 #define main connectx_main
-#include "../main.c"
+#include "../device/main.c"
 #undef main
-#include "../test/clock.h"
+#include "clock.h"
 #include "vfio_msg.h"
 #include "world.h"
 #include <fcntl.h>
@@ -22,9 +25,17 @@
 #define SENDS 48
 #define BODY_MAX 5000
 
-static struct model m = { .listener = -1, .signals = -1 };
-static struct function *const f = &m.function;
-static int peer = -1, memory = -1;
+static struct model m = {
+	.card = { .model = &m, .listener = -1 }, .direct = { .model = &m, .listener = -1 },
+	.signals = -1,
+};
+static struct function *const f = &m.card.function;
+/* The client's ends of the sockets; -1: it has closed it, or there is none. */
+static struct client {
+	struct side *side;
+	int peer;
+} clients[2] = { { &m.card, -1 }, { &m.direct, -1 } }, *talker = clients;
+static int memory = -1;
 static unsigned int fds_before;
 
 static void make_model(void)
@@ -39,48 +50,72 @@ static void make_model(void)
 	must(memory >= 0 && !ftruncate(memory, 0x10000));
 	m.loop = loop_new();
 	must(m.loop);
-	f->dma = &m.dma;
-	f->hca = hca_new(m.loop, &m.dma, 0x0200000000000001ull);
+	f->dma = &m.card.dma;
+	f->hca = hca_new(m.loop, &m.card.dma, 0x0200000000000001ull);
 	must(f->hca);
 	function_init(f);
+	direct_init(f->hca, &m.direct.dma);
+	vpd_init(&m.vpd, f->hca->vuid);
+	m.direct.function.dma = &m.direct.dma;
+	m.direct.function.vpd = &m.vpd;
+	function_init(&m.direct.function);
+	m.card.dma.other = &m.direct.dma;
+	m.direct.dma.other = &m.card.dma;
+	work_init(&m.direct.gone, forget_client);
 	f->hca->raise = function_raise;
 	f->hca->raise_arg = f;
-	f->hca->link = link_new(f->hca, NULL, NULL);
-	must(f->hca->link);
+	must(hca_plug(f->hca, NULL, NULL));
 }
 
-static void plug(void)
+static void plug_one(struct client *c, const struct vfu_ops *ops)
 {
+	struct function *function = &c->side->function;
 	int sv[2], size = 1 << 14;
 
-	fds_before = open_fds();
 	must(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sv));
 	/* Small, so that replies have to wait. */
 	setsockopt(sv[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-	peer = sv[1];
-	f->vfu = vfu_new(m.loop, &m.dma, &device, &m, sv[0]);
-	must(f->vfu);
-	f->vfu->ask.ms = 0;		/* what it has said by then */
+	c->peer = sv[1];
+	must(serve(c->side, ops, sv[0]));
+	function->vfu->ask.ms = 0;	/* what it has said by then */
 	/* Memory and bus mastering, which an input may take away. */
-	function_reset(f);
-	function_write(f, VFU_CONFIG, 4, "\6", 1);
+	function_write(function, VFU_CONFIG, 4, "\6", 1);
+}
+
+static void plug(bool both)
+{
+	fds_before = open_fds();
+	talker = clients;
+	plug_one(&clients[0], &card_ops);
+	if (both)
+		plug_one(&clients[1], &second_ops);
+}
+
+static void turn_some(void)
+{
+	for (int i = 0; i < 4; i++)
+		loop_turn(m.loop);
 }
 
 static void unplug(void)
 {
-	if (peer >= 0)
-		close(peer);
-	peer = -1;
-	for (int i = 0; i < 4; i++)
-		loop_turn(m.loop);
-	vfu_free(f->vfu);
-	f->vfu = NULL;
-	function_reset(f);
-	for (int i = 0; i < 4; i++)
-		loop_turn(m.loop);
+	for (int i = 0; i < 2; i++) {
+		if (clients[i].peer >= 0)
+			close(clients[i].peer);
+		clients[i].peer = -1;
+	}
+	turn_some();
+	for (int i = 0; i < 2; i++) {
+		struct function *function = &clients[i].side->function;
+
+		vfu_free(function->vfu);
+		function_plug(function, NULL);
+	}
+	turn_some();
 	must(loop_is_empty(m.loop));
 	must(!loop_watched(m.loop));
-	must(!m.dma.count);
+	for (int i = 0; i < 2; i++)
+		must(!clients[i].side->dma.count && !clients[i].side->dma.files);
 	must(!f->hca->memory);
 	must(open_fds() == fds_before);
 }
@@ -117,7 +152,7 @@ static void send_some(const u8 *bytes, size_t len, unsigned int fds, u8 kind)
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	int fd[MAX_FDS * 2];
 
-	if (peer < 0)
+	if (talker->peer < 0)
 		return;
 	for (unsigned int i = 0; i < fds; i++)
 		fd[i] = some_fd(kind + i);
@@ -130,7 +165,7 @@ static void send_some(const u8 *bytes, size_t len, unsigned int fds, u8 kind)
 		memcpy(CMSG_DATA(&control.align), fd, fds * sizeof(int));
 	}
 	if (len)
-		sendmsg(peer, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+		sendmsg(talker->peer, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 	for (unsigned int i = 0; i < fds; i++)
 		close(fd[i]);
 }
@@ -170,6 +205,8 @@ static size_t map_body(struct input *in, u8 *body, bool unmap)
 		addr = in64(in);
 	if (how & 4)
 		size = in64(in);
+	if (how >> 4 == 15)
+		addr = -size;		/* ends at 2^64 */
 	if (unmap) {
 		put(body + 8, addr, 8);
 		put(body + 16, size, 8);
@@ -279,11 +316,13 @@ static void send_raw(struct input *in)
 static void ask_client(struct input *in)
 {
 	static u8 bytes[sizeof(struct header) + 16 + DMA_ASK_MAX], data[2 * DMA_ASK_MAX];
+	struct vfu *vfu = talker->side->function.vfu;
+	struct dma *dma = &talker->side->dma;
 	u8 how = in8(in), what = in8(in);
 	bool write = how & 1;
 	size_t len = how & 2 ? in16(in) % sizeof(data) : 8, body;
 	struct header h = {
-		.id = f->vfu->ask.id + 1 + (how & 4 ? in8(in) : 0),
+		.id = vfu ? vfu->ask.id + 1 + (how & 4 ? in8(in) : 0) : 0,
 		.command = how & 8 ? in8(in) : write ? MSG_DMA_WRITE : MSG_DMA_READ,
 		.flags = 1 | (how & 16 ? 0x20 : 0),
 	};
@@ -298,30 +337,36 @@ static void ask_client(struct input *in)
 		send_some(bytes, sizeof(h) + body, what % 8 == 7, what);
 	if (what & 16)
 		send_message(in);
-	dma_ask(&m.dma, 0x100000000ull, data, len, write);
-	must(!m.dma.asking && f->vfu->ask.state == ASK_NOTHING);
+	dma_ask(dma, 0x100000000ull, data, len, write);
+	must(!dma_asking(dma) && (!vfu || vfu->ask.state == ASK_NOTHING));
 	if (what & 32)
-		dma_ask(&m.dma, 0x100000000ull, data, len, write);
+		dma_ask(dma, 0x100000000ull, data, len, write);
 }
 
 static void read_replies(void)
 {
 	static u8 bytes[8192];
 
-	if (peer >= 0 && recv(peer, bytes, sizeof(bytes), MSG_DONTWAIT) < 0)
-		return;
+	for (int i = 0; i < 2; i++)
+		if (clients[i].peer >= 0 &&
+		    recv(clients[i].peer, bytes, sizeof(bytes), MSG_DONTWAIT) < 0)
+			continue;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = { data, size };
+	u8 first = in8(&in);
 
 	if (!f->hca)
 		make_model();
 	clock_reset();
-	plug();
-	if (in8(&in) % 8)
-		send_message(&(struct input){ NULL, 0 });	/* VERSION */
+	plug(first & 8);
+	for (int i = first & 8 ? 1 : 0; i >= 0; i--) {
+		talker = &clients[i];
+		if (first % 8)
+			send_message(&(struct input){ NULL, 0 });	/* VERSION */
+	}
 	for (unsigned int i = 0; i < SENDS && in.left; i++) {
 		u8 what = in8(&in);
 
@@ -335,9 +380,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			read_replies();
 		else if (what < 0xf8)
 			f->hca->raise(f->hca->raise_arg, in8(&in));
-		else if (peer >= 0 && what < 0xfa)
-			shutdown(peer, SHUT_WR);
-		else if (what >= 0xfb)
+		else if (what < 0xfa)
+			shutdown(talker->peer, SHUT_WR);
+		else if (what == 0xfa)
+			talker = &clients[talker == clients];
+		else
 			ask_client(&in);
 	}
 	for (int i = 0; i < 8; i++) {

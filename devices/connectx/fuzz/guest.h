@@ -10,7 +10,6 @@
 #ifndef CONNECTX_FUZZ_GUEST_H
 #define CONNECTX_FUZZ_GUEST_H
 
-#include "qp.h"
 #include "world.h"
 
 enum kind { UAR, PD, XRCD, EQ, CQ, SRQ, XSRQ, QP, MKEY, MEMIC, UCTX, UMEM, DCT, KINDS };

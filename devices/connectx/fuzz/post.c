@@ -5,6 +5,7 @@
  * ones that exist, so that requests are executed and not only refused.
  */
 #include "guest.h"
+#include "mkey.h"
 
 #define LINE 64u
 #define SEGS 4

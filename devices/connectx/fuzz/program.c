@@ -6,22 +6,21 @@
  */
 #include "program.h"
 #include "check.h"
-#include "../test/clock.h"
-#include "event.h"
+#include "clock.h"
+#include "bar.h"
+#include "cmdif.h"
+#include "life.h"
+#include "memic.h"
+#include "pci.h"
 
 #define COMMAND(g, OP, op_mod, name) \
 	guest_command(g, MLX5_CMD_OP_##OP, op_mod, IFC_BYTES(name##_in), IFC_BYTES(name##_out))
 
-static const struct cmd_op *const tables[] = {
-	hca_ops, caps_ops, port_ops, eq_ops, cq_ops, srq_ops, qp_ops, mkey_ops, odp_ops,
-	memic_ops, mcg_ops, devx_ops, dct_ops,
-};
-
 static const struct cmd_op *nth_op(unsigned int n)
 {
 	for (;;) {
-		for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
-			for (const struct cmd_op *o = tables[i]; o->name; o++)
+		for (const struct cmd_op *const *t = cmd_tables; *t; t++)
+			for (const struct cmd_op *o = *t; o->name; o++)
 				if (!n--)
 					return o;
 	}
@@ -399,7 +398,7 @@ static void ring(struct guest *g, struct input *in)
 		break;
 	default: {
 		u8 bytes[8];
-		uint64_t at = value % HCA_BAR_SIZE;
+		uint64_t at = value % PCI_BAR_SIZE;
 
 		in_bytes(in, bytes, 8);
 		if (how & 8)

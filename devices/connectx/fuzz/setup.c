@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* A device on which everything that carries traffic is set up already. */
 #include "program.h"
+#include "mkey.h"
 
 #define PAGE_KEYS 8		/* pages that the MTT keys name */
 

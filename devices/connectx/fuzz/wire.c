@@ -12,7 +12,7 @@ static int poll_now(struct pollfd *fds, nfds_t n, int timeout)
 }
 
 #define poll poll_now
-#include "../link.c"
+#include "link.c"
 #undef poll
 #include "wire.h"
 
@@ -36,10 +36,10 @@ void wire_rejoin(struct link *l)
 	moved = false;
 	seen = switch_counters(l->alone)->packets;
 	switch_detach(l->alone_port);
-	l->alone_port = switch_attach(l->alone, l->hca->port.guid, &ops, l, &why);
+	l->alone_port = switch_attach(l->alone, l->user.guid, &ops, l, &why);
 	l->lid = switch_lid(l->alone_port);
 	l->sm_lid = SWITCH_SM_LID;
-	port_set(l->hca, l->lid, l->sm_lid, PORT_ACTIVE);
+	l->user.set(l->user.arg, l->lid, l->sm_lid, PORT_ACTIVE);
 }
 
 struct packet *wire_steal(struct link *l)
@@ -66,14 +66,14 @@ bool wire_plug(struct link *l, int fd)
 		return false;
 	}
 	l->events = EPOLLIN;
-	if (loop_watch(l->hca->loop, l->stream.fd, l->events, fabric_ready, l)) {
+	if (loop_watch(l->user.loop, l->stream.fd, l->events, fabric_ready, l)) {
 		fabric_done(&l->stream);
 		return false;
 	}
 	l->fabric = true;
 	kept = l->alone;
 	l->alone = NULL;
-	loop_work(l->hca->loop, &l->in);
+	loop_work(l->user.loop, &l->in);
 	return true;
 }
 

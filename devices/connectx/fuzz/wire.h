@@ -3,7 +3,7 @@
 #ifndef CONNECTX_FUZZ_WIRE_H
 #define CONNECTX_FUZZ_WIRE_H
 
-#include "link.h"
+#include "packet.h"
 
 /* Every packet is in the pool again, and nothing waits. */
 bool wire_is_empty(const struct link *l);

@@ -4,17 +4,26 @@
  *
  * hca_reset() is what makes an input forget the one before it, so after each input all that
  * a reset must have undone is compared: the memory that objects took, packets of the pool,
- * timers and work of the loop, and struct hca itself, byte by byte, with the state after
- * the first reset.  Pages that nobody may touch lie around guest memory.
+ * timers and work of the loop, and struct hca itself with the command queue and the BAR,
+ * byte by byte, with the state after the first reset.  Pages that nobody may touch lie
+ * around guest memory.
  */
 #define _GNU_SOURCE
 #include "world.h"
-#include "../test/clock.h"
-#include "mkey.h"
+#include "clock.h"
+#include "bar.h"
+#include "cmdif.h"
+#include "direct.h"
+#include "life.h"
+#include "memic.h"
+#include "pci.h"
+#include "plug.h"
 #include "wire.h"
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -24,8 +33,10 @@
 
 static struct world the_world;
 static uint8_t *ram;		/* RAM and RAM_MORE */
-static int ram_fd = -1;
-static struct hca as_new;	/* after the first reset */
+static int more_fd = -1;
+static struct hca as_new;	/* after the first reset, as the next two */
+static struct cmdif cmdif_as_new;
+static struct bar bar_as_new;
 
 void broken(const char *what, const char *file, int line)
 {
@@ -89,7 +100,7 @@ static void raise_vector(void *arg, unsigned int vector)
 {
 	struct world *w = arg;
 
-	must(vector < HCA_VECTORS);
+	must(vector < PCI_VECTORS);
 	w->interrupts++;
 }
 
@@ -110,16 +121,24 @@ static void map(struct world *w, uint64_t addr, uint64_t size, int fd, uint64_t 
 static void map_all(struct world *w)
 {
 	static const u8 filler[PAGE] = { 0x5a, 0xa5 };
-	int fd;
+	const int prot = PROT_READ | PROT_WRITE;
+	int fd, ram_fd;
 
+	/* A file each: regions of one file lie side by side, and stay when they are unmapped. */
 	ram_fd = memfd_create("ram", MFD_CLOEXEC);
+	more_fd = memfd_create("more", MFD_CLOEXEC);
 	fd = memfd_create("read", MFD_CLOEXEC);
-	must(ram_fd >= 0 && fd >= 0 && !ftruncate(ram_fd, RAM_SIZE + RAM_MORE_SIZE));
-	must(write(fd, filler, PAGE) == PAGE);
-	ram = mmap(NULL, RAM_SIZE + RAM_MORE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, ram_fd, 0);
+	must(ram_fd >= 0 && !ftruncate(ram_fd, RAM_SIZE));
+	must(more_fd >= 0 && !ftruncate(more_fd, RAM_MORE_SIZE));
+	must(fd >= 0 && write(fd, filler, PAGE) == PAGE);
+	ram = mmap(NULL, RAM_SIZE + RAM_MORE_SIZE, prot, MAP_SHARED, ram_fd, 0);
 	must(ram != MAP_FAILED);
+	must(mmap(ram + RAM_SIZE, RAM_MORE_SIZE, prot, MAP_SHARED | MAP_FIXED, more_fd, 0) !=
+	     MAP_FAILED);
 	map(w, RAM, RAM_SIZE, ram_fd, 0, true);
-	map(w, RAM_MORE, RAM_MORE_SIZE, ram_fd, RAM_SIZE, true);
+	must(!dma_map(&w->direct, RAM, RAM_SIZE, ram_fd, 0, true));
+	close(ram_fd);
+	map(w, RAM_MORE, RAM_MORE_SIZE, more_fd, 0, true);
 	map(w, RAM_READ, PAGE, fd, 0, false);
 	map(w, RAM_NOWHERE, PAGE, -1, 0, true);
 	close(fd);
@@ -132,15 +151,15 @@ void world_remap(struct world *w)
 	if (dma_run(&w->dma, RAM_MORE, &len, true))
 		must(!dma_unmap(&w->dma, RAM_MORE, RAM_MORE_SIZE));
 	else
-		must(!dma_map(&w->dma, RAM_MORE, RAM_MORE_SIZE, ram_fd, RAM_SIZE, true));
+		must(!dma_map(&w->dma, RAM_MORE, RAM_MORE_SIZE, more_fd, 0, true));
 }
 
 /* What says things once, and what is only read up to a count that is 0, does not matter. */
 static void forget_the_harmless(struct hca *hca)
 {
-	memset(hca->cmd.unknown, 0, sizeof(hca->cmd.unknown));
+	memset(hca->cmdif->unknown, 0, sizeof(hca->cmdif->unknown));
 	memset(hca->pages, 0, sizeof(hca->pages));
-	memset(hca->later.store, 0, sizeof(hca->later.store));
+	memset(hca->bar->later, 0, sizeof(hca->bar->later));
 	hca->port.unknown_reg = 0;
 	memset(&hca->stats, 0, sizeof(hca->stats));
 }
@@ -188,13 +207,15 @@ static void make(struct world *w)
 	w->dma.ask_arg = w;
 	w->hca = hca_new(w->loop, &w->dma, GUID);
 	must(w->hca);
+	direct_init(w->hca, &w->direct);
 	w->hca->raise = raise_vector;
 	w->hca->raise_arg = w;
-	w->hca->link = link_new(w->hca, NULL, NULL);
-	must(w->hca->link);
+	must(hca_plug(w->hca, NULL, NULL));
 	world_end(w);
 	forget_the_harmless(w->hca);
 	memcpy(&as_new, w->hca, sizeof(as_new));
+	memcpy(&cmdif_as_new, w->hca->cmdif, sizeof(cmdif_as_new));
+	memcpy(&bar_as_new, w->hca->bar, sizeof(bar_as_new));
 }
 
 struct world *world_get(void)
@@ -222,6 +243,16 @@ void world_turns(struct world *w, unsigned int n)
 		loop_turn(w->loop);
 }
 
+static void same(const char *what, const void *now, const void *new, size_t size)
+{
+	for (size_t i = 0; i < size; i++) {
+		if (((const u8 *)now)[i] != ((const u8 *)new)[i]) {
+			fprintf(stderr, "byte %zu of %s\n", i, what);
+			broken("a reset makes the device as new", __FILE__, __LINE__);
+		}
+	}
+}
+
 void world_end(struct world *w)
 {
 	struct hca *hca = w->hca;
@@ -237,10 +268,7 @@ void world_end(struct world *w)
 		return;
 	wire_rejoin(hca->link);
 	forget_the_harmless(hca);
-	for (size_t i = 0; i < sizeof(*hca); i++) {
-		if (((u8 *)hca)[i] != ((u8 *)&as_new)[i]) {
-			fprintf(stderr, "byte %zu of struct hca\n", i);
-			broken("a reset makes the device as new", __FILE__, __LINE__);
-		}
-	}
+	same("struct hca", hca, &as_new, sizeof(as_new));
+	same("struct cmdif", hca->cmdif, &cmdif_as_new, sizeof(cmdif_as_new));
+	same("struct bar", hca->bar, &bar_as_new, sizeof(bar_as_new));
 }

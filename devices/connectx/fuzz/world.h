@@ -6,7 +6,7 @@
  * Guest memory, by bus address:
  *
  *	RAM		192 KiB: the command queue, doorbell records, mailboxes, queues, data
- *	RAM_MORE	8 KiB right behind, a region of its own, which an input may unmap
+ *	RAM_MORE	8 KiB right behind, a region and a file of its own, which an input may unmap
  *	RAM_READ	4 KiB that may only be read
  *	RAM_NOWHERE	4 KiB without a file descriptor: the client is asked for them, and while
  *			it is, the guest rings doorbells and memory comes and goes
@@ -14,6 +14,7 @@
 #ifndef CONNECTX_FUZZ_WORLD_H
 #define CONNECTX_FUZZ_WORLD_H
 
+#include "dma.h"
 #include "hca.h"
 #include "input.h"
 
@@ -36,6 +37,7 @@
 struct world {
 	struct loop *loop;
 	struct dma dma;
+	struct dma direct;		/* of the function of Data Direct: RAM alone */
 	struct hca *hca;
 	uint64_t interrupts;
 	unsigned int questions;		/* of this input: for memory that is nowhere here */

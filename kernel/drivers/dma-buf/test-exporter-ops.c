@@ -210,7 +210,7 @@ static struct sg_table *test_map(struct dma_buf_attachment *attach,
 	if (buf->revoked)
 		return ERR_PTR(-ENODEV);
 
-	sgt = kzalloc(sizeof(*sgt), GFP_KERNEL);
+	sgt = kzalloc_obj(*sgt);
 	if (!sgt)
 		return ERR_PTR(-ENOMEM);
 	ret = sg_alloc_table_from_pages(sgt, buf->pages, dmabuf_test_npages(buf), 0,

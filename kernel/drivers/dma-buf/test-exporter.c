@@ -116,7 +116,7 @@ static void test_fence_hurry(struct dma_fence *base)
 
 static struct test_fence *test_fence_alloc(struct dma_buf *dmabuf)
 {
-	struct test_fence *fence = kzalloc(sizeof(*fence), GFP_KERNEL);
+	struct test_fence *fence = kzalloc_obj(*fence);
 
 	if (!fence)
 		return NULL;
@@ -149,7 +149,7 @@ static int test_create(const struct dmabuf_test_create *create)
 	    create->flags & ~DMABUF_TEST_FLAGS)
 		return -EINVAL;
 
-	buf = kzalloc(sizeof(*buf), GFP_KERNEL);
+	buf = kzalloc_obj(*buf);
 	if (!buf)
 		return -ENOMEM;
 	buf->size = create->size;

@@ -17,14 +17,12 @@
 #include <rdma/ib_verbs.h>
 
 struct dma_buf;
-struct pci_dev;
 
 /**
  * struct ib_dm_mem - the memory of a DM, which others than its owner may use
  * @size: bytes, whole pages, of which no other DM has a part
  * @vaddr: where it is, if it is system memory
- * @pdev: else the PCI function with the BAR
- * @paddr: and the address in it
+ * @paddr: else where it is in a BAR of @device
  * @ref: of this struct: one for @users, one for each dma-buf
  * @users: of the memory: the DM, and who has it mapped
  * @resv: the reservation of the dma-bufs
@@ -34,18 +32,17 @@ struct pci_dev;
  * @work: gives it back
  * @fence: what @work waits for, or NULL
  * @fence_cb: queues @work when @fence has signaled
- * @device: with the BAR
+ * @device: with the BAR; its dma_device is the PCI function
  * @entry: in the list of all ranges of BARs
  * @release: gives it back to @device
  * @priv: for @release
  * @given_back: @release was called
  *
- * Drivers use the first four.
+ * Drivers use the first three.
  */
 struct ib_dm_mem {
 	size_t size;
 	void *vaddr;
-	struct pci_dev *pdev;
 	phys_addr_t paddr;
 
 	struct kref ref;
@@ -65,7 +62,7 @@ struct ib_dm_mem {
 
 /* For drivers */
 struct ib_dm_mem *ib_dm_mem_alloc(size_t size);
-struct ib_dm_mem *ib_dm_mem_of_bar(struct ib_device *device, struct pci_dev *pdev,
+struct ib_dm_mem *ib_dm_mem_of_bar(struct ib_device *device,
 				   phys_addr_t paddr, size_t size,
 				   void (*release)(void *priv), void *priv);
 void ib_dm_mem_get(struct ib_dm_mem *mem);
@@ -74,9 +71,10 @@ void ib_dm_mem_put(struct ib_dm_mem *mem);
 /* For upper-layer protocols (ULPs) */
 struct ib_dm *ib_alloc_dm(struct ib_device *device,
 			  const struct ib_dm_alloc_attr *attr);
-int ib_free_dm(struct ib_dm *dm);
+void ib_free_dm(struct ib_dm *dm);
 struct ib_mr *ib_reg_dm_mr(struct ib_pd *pd, struct ib_dm *dm,
 			   const struct ib_dm_mr_attr *attr);
+void ib_dereg_dm_mr(struct ib_mr *mr);
 int ib_memcpy_to_dm(struct ib_dm *dm, u64 dm_offset, const void *src,
 		    size_t length);
 int ib_memcpy_from_dm(void *dst, struct ib_dm *dm, u64 dm_offset, size_t length);

@@ -31,6 +31,8 @@ struct dma_buf_attach_ops;
  * @iova: address of the region's first byte, on the wire and in work requests;
  *	equal to @addr modulo PAGE_SIZE
  * @access: enum ib_access_flags
+ * @no_charge: a pin does not count against RLIMIT_MEMLOCK, as with verbs whose pins
+ *	never have
  *
  * ib_mr_buffer_get() checks the user's request and fills this in.  The core owns
  * it, with a reference on @dmabuf or @file, and lends it to the driver for the
@@ -46,6 +48,7 @@ struct ib_mr_buffer {
 	u64 length;
 	u64 iova;
 	unsigned int access;
+	bool no_charge;
 };
 
 /**
@@ -59,6 +62,7 @@ struct ib_mr_buffer {
  * @pinned: @attach is pinned; under the reservation lock of @dmabuf
  * @revoked: the exporter has taken the memory back, and @map is gone; written
  *	under the same lock
+ * @mr: whose user hears of that, or NULL; under the same lock
  */
 struct ib_umem_vmap {
 	struct ib_umem umem;
@@ -67,6 +71,7 @@ struct ib_umem_vmap {
 	struct iosys_map map;
 	bool pinned;
 	bool revoked;
+	struct ib_mr *mr;
 };
 
 static inline struct ib_umem_vmap *to_ib_umem_vmap(struct ib_umem *umem)
@@ -106,12 +111,22 @@ static inline bool ib_umem_fd_mode_allows(const struct file *file,
 int ib_mr_buffer_get(struct ib_mr_buffer *buffer,
 		     const struct ib_uverbs_buffer_desc *desc, u64 iova,
 		     unsigned int access);
+int ib_mr_buffer_get_dmabuf(struct ib_mr_buffer *buffer, u64 offset, u64 length,
+			    u64 iova, int fd, unsigned int access);
 void ib_mr_buffer_put(struct ib_mr_buffer *buffer);
+
+/* for the functions that get a umem */
+int ib_umem_charge(struct ib_umem *umem, unsigned long npages);
+void ib_umem_uncharge(struct ib_umem *umem, unsigned long npages);
+int ib_umem_charge_dmabuf(struct ib_umem *umem, struct dma_buf *dmabuf);
+void ib_umem_uncharge_dmabuf(struct ib_umem *umem, struct dma_buf *dmabuf);
 
 struct ib_umem *ib_umem_get_buffer(struct ib_device *device,
 				   const struct ib_mr_buffer *buffer);
 struct ib_umem *ib_umem_vmap_get(struct ib_device *device,
 				 const struct ib_mr_buffer *buffer);
+void ib_umem_vmap_set_mr(struct ib_umem_vmap *vmap, struct ib_mr *mr);
+void ib_umem_vmap_clear_mr(struct ib_umem_vmap *vmap, struct ib_mr *mr);
 void ib_umem_vmap_release(struct ib_umem_vmap *vmap);
 
 struct ib_umem_dmabuf *
@@ -136,6 +151,13 @@ static inline int ib_mr_buffer_get(struct ib_mr_buffer *buffer,
 	return -EOPNOTSUPP;
 }
 
+static inline int
+ib_mr_buffer_get_dmabuf(struct ib_mr_buffer *buffer, u64 offset, u64 length,
+			u64 iova, int fd, unsigned int access)
+{
+	return -EOPNOTSUPP;
+}
+
 static inline void ib_mr_buffer_put(struct ib_mr_buffer *buffer) { }
 
 static inline struct ib_umem *
@@ -148,6 +170,16 @@ static inline struct ib_umem *
 ib_umem_vmap_get(struct ib_device *device, const struct ib_mr_buffer *buffer)
 {
 	return ERR_PTR(-EOPNOTSUPP);
+}
+
+static inline void ib_umem_vmap_set_mr(struct ib_umem_vmap *vmap,
+				       struct ib_mr *mr)
+{
+}
+
+static inline void ib_umem_vmap_clear_mr(struct ib_umem_vmap *vmap,
+					 struct ib_mr *mr)
+{
 }
 
 static inline void ib_umem_vmap_release(struct ib_umem_vmap *vmap) { }

@@ -14,10 +14,11 @@
  * the dma-buf holds the memory, see dm_mem.c.
  *
  * A ULP is a client of the device (struct ib_client) and frees its DMs in
- * the op remove, as its other objects.
+ * the op remove, as its other objects.  To end an MR or a DM of a ULP does not fail.
  */
 
 #include <linux/io.h>
+#include <linux/sched/mm.h>
 #include <rdma/ib_dm.h>
 
 #include "restrack.h"
@@ -103,6 +104,9 @@ struct ib_mr *ib_dm_create_mr(struct ib_pd *pd, struct ib_dm *dm,
 	mr->pd = pd;
 	mr->type = IB_MR_TYPE_DM;
 	mr->dm = dm;
+	/* Whatever the device calls its first byte: the MR is zero-based. */
+	mr->iova = 0;
+	mr->length = attr->length;
 	mr->uobject = uobj;
 	atomic_inc(&pd->usecnt);
 	atomic_inc(&dm->usecnt);
@@ -166,22 +170,23 @@ EXPORT_SYMBOL(ib_alloc_dm);
 
 /**
  * ib_free_dm - free device memory of a ULP
- * @dm: from ib_alloc_dm(); the caller excludes other calls with it
+ * @dm: from ib_alloc_dm(), without MRs; the caller excludes other calls with it
+ *
+ * A ULP that frees a DM with an MR on it has a bug. The kernel warns, and the DM stays.
  *
  * Context: process context, may sleep. Takes and releases the reservation lock of
  * dma-bufs of @dm.
- *
- * Return: 0, or -EBUSY with nothing changed: there is an MR on it
  */
-int ib_free_dm(struct ib_dm *dm)
+void ib_free_dm(struct ib_dm *dm)
 {
 	void __iomem *iomem = dm->iomem;
 	int ret;
 
 	ret = ib_dm_destroy(dm, NULL);
-	if (!ret && iomem)
+	if (WARN_ONCE(ret, "free of device memory of a ULP failed (%d)\n", ret))
+		return;
+	if (iomem)
 		iounmap(iomem);
-	return ret;
 }
 EXPORT_SYMBOL(ib_free_dm);
 
@@ -192,8 +197,7 @@ EXPORT_SYMBOL(ib_free_dm);
  * @attr: offset in @dm and length in bytes, access flags
  *
  * Address 0 of the MR is byte @attr->offset of @dm. Work requests name the memory by
- * the lkey of the MR, peers by its rkey. The caller ends with ib_dereg_mr(). On mlx5
- * that takes memory: after -ENOMEM the MR works as before, and the caller tries again.
+ * the lkey of the MR, peers by its rkey. The caller ends with ib_dereg_dm_mr().
  *
  * Context: process context, may sleep.
  *
@@ -216,15 +220,36 @@ struct ib_mr *ib_reg_dm_mr(struct ib_pd *pd, struct ib_dm *dm,
 }
 EXPORT_SYMBOL(ib_reg_dm_mr);
 
+/**
+ * ib_dereg_dm_mr - end an MR of device memory of a ULP
+ * @mr: from ib_reg_dm_mr(); the caller excludes other calls with it
+ *
+ * When it returns no packet reaches the memory by @mr any more. A device that ends an MR
+ * by a command needs memory of the host for that, so this waits until there is some.
+ *
+ * Context: process context, may sleep.
+ */
+void ib_dereg_dm_mr(struct ib_mr *mr)
+{
+	int ret;
+
+	while ((ret = ib_dereg_mr(mr)) == -ENOMEM)
+		memalloc_retry_wait(GFP_KERNEL);
+	WARN_ONCE(ret, "dereg of device memory of a ULP failed (%d)\n", ret);
+}
+EXPORT_SYMBOL(ib_dereg_dm_mr);
+
 /*
  * Devices with the memory in a BAR want whole words. The library of mlx5 has the same
  * rule for processes.
  */
-static bool ib_dm_can_copy(const struct ib_dm *dm, u64 offset, size_t length)
+static bool ib_dm_can_copy(const struct ib_dm *dm, u64 offset, const void *host,
+			   size_t length)
 {
 	if (offset > dm->length || length > dm->length - offset)
 		return false;
-	return dm->mem->vaddr || IS_ALIGNED(offset | length, sizeof(u32));
+	return dm->mem->vaddr ||
+	       IS_ALIGNED(offset | length | (uintptr_t)host, sizeof(u32));
 }
 
 /**
@@ -235,23 +260,23 @@ static bool ib_dm_can_copy(const struct ib_dm *dm, u64 offset, size_t length)
  * @length: bytes
  *
  * A work request that is posted after it finds the new bytes. Every device takes
- * multiples of 4 for @dm_offset and @length.
+ * multiples of 4 for @dm_offset, @length and the address @src.
  *
  * Context: any.
  *
  * Return: 0, or -EINVAL: the range is not in @dm, or the device has its memory in a
- * BAR and a number is not a multiple of 4
+ * BAR and one of the three is not a multiple of 4
  */
 int ib_memcpy_to_dm(struct ib_dm *dm, u64 dm_offset, const void *src,
 		    size_t length)
 {
-	if (!ib_dm_can_copy(dm, dm_offset, length))
+	if (!ib_dm_can_copy(dm, dm_offset, src, length))
 		return -EINVAL;
 
 	if (dm->mem->vaddr) {
 		memcpy(dm->mem->vaddr + dm_offset, src, length);
 	} else {
-		memcpy_toio(dm->iomem + dm_offset, src, length);
+		__iowrite32_copy(dm->iomem + dm_offset, src, length / sizeof(u32));
 		wmb(); /* end write combining before the doorbell */
 	}
 	return 0;
@@ -265,22 +290,22 @@ EXPORT_SYMBOL(ib_memcpy_to_dm);
  * @dm_offset: offset in @dm in bytes
  * @length: bytes
  *
- * Every device takes multiples of 4 for @dm_offset and @length.
+ * Every device takes multiples of 4 for @dm_offset, @length and the address @dst.
  *
  * Context: any.
  *
  * Return: 0, or -EINVAL: the range is not in @dm, or the device has its memory in a
- * BAR and a number is not a multiple of 4
+ * BAR and one of the three is not a multiple of 4
  */
 int ib_memcpy_from_dm(void *dst, struct ib_dm *dm, u64 dm_offset, size_t length)
 {
-	if (!ib_dm_can_copy(dm, dm_offset, length))
+	if (!ib_dm_can_copy(dm, dm_offset, dst, length))
 		return -EINVAL;
 
 	if (dm->mem->vaddr)
 		memcpy(dst, dm->mem->vaddr + dm_offset, length);
 	else
-		memcpy_fromio(dst, dm->iomem + dm_offset, length);
+		__ioread32_copy(dst, dm->iomem + dm_offset, length / sizeof(u32));
 	return 0;
 }
 EXPORT_SYMBOL(ib_memcpy_from_dm);

@@ -75,7 +75,8 @@ static int ib_dm_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *attac
 	if (!mem)
 		ret = -ENODEV;
 	else if (attach->peer2peer && !mem->vaddr &&
-		 pci_p2pdma_distance(mem->pdev, attach->dev, false) < 0)
+		 pci_p2pdma_distance(to_pci_dev(mem->device->dma_device),
+				     attach->dev, false) < 0)
 		attach->peer2peer = false;
 	dma_resv_unlock(dmabuf->resv);
 	return ret;

@@ -48,7 +48,7 @@ static struct ib_dm *test_alloc_dm(struct ib_device *device,
 		return dm;
 
 	if (attr->flags == TEST_DM_BAR)
-		dm->mem = ib_dm_mem_of_bar(device, NULL, SZ_1G,
+		dm->mem = ib_dm_mem_of_bar(device, SZ_1G,
 					   PAGE_ALIGN(attr->length),
 					   test_bar_release, NULL);
 	else

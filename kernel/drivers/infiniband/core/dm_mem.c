@@ -16,10 +16,9 @@
  * one who holds it.
  */
 
-#include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
+#include <linux/mm.h>
 #include <linux/module.h>
-#include <linux/pci.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 #include <linux/wait.h>
@@ -129,12 +128,41 @@ static struct ib_dm_mem *ib_dm_mem_new(size_t size)
 	return mem;
 }
 
+/* As vmalloc_user(), for a process, whose memory cgroup has a limit. */
+static void *ib_dm_vmalloc_user(size_t size)
+{
+	unsigned int i, n = size >> PAGE_SHIFT;
+	struct page **pages;
+	void *vaddr;
+
+	pages = kvcalloc(n, sizeof(*pages), GFP_KERNEL_ACCOUNT);
+	if (!pages)
+		return NULL;
+
+	for (i = 0; i < n; i++) {
+		pages[i] = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+		if (!pages[i])
+			goto err_free;
+	}
+
+	/* vfree() frees the pages and the list, too. */
+	vaddr = vmap(pages, n, VM_MAP | VM_USERMAP | VM_MAP_PUT_PAGES, PAGE_KERNEL);
+	if (vaddr)
+		return vaddr;
+
+err_free:
+	while (i--)
+		__free_page(pages[i]);
+	kvfree(pages);
+	return NULL;
+}
+
 /**
  * ib_dm_mem_alloc - get system memory for a DM
  * @size: bytes, whole pages
  *
- * For the op alloc_dm of a device without memory of its own. The pages are zeroed and
- * may be mapped by remap_vmalloc_range().
+ * For the op alloc_dm of a device without memory of its own. The pages are zeroed, may
+ * be mapped by remap_vmalloc_range(), and count in the memory cgroup of the process.
  *
  * Context: process context, may sleep.
  *
@@ -147,7 +175,7 @@ struct ib_dm_mem *ib_dm_mem_alloc(size_t size)
 	if (!mem)
 		return NULL;
 
-	mem->vaddr = vmalloc_user(size);
+	mem->vaddr = ib_dm_vmalloc_user(size);
 	if (!mem->vaddr) {
 		ib_dm_mem_forget(mem);
 		return NULL;
@@ -158,8 +186,7 @@ EXPORT_SYMBOL(ib_dm_mem_alloc);
 
 /**
  * ib_dm_mem_of_bar - let others have a range of a BAR
- * @device: the device
- * @pdev: the PCI function with the BAR
+ * @device: the device; its dma_device is the PCI function with the BAR
  * @paddr: physical address of the range, at the begin of a page
  * @size: bytes, whole pages, of which no other DM has a part
  * @release: gives the range back to the device; called once, in process context, before
@@ -172,7 +199,7 @@ EXPORT_SYMBOL(ib_dm_mem_alloc);
  *
  * Return: the memory, with the caller as its user, or NULL: out of memory
  */
-struct ib_dm_mem *ib_dm_mem_of_bar(struct ib_device *device, struct pci_dev *pdev,
+struct ib_dm_mem *ib_dm_mem_of_bar(struct ib_device *device,
 				   phys_addr_t paddr, size_t size,
 				   void (*release)(void *priv), void *priv)
 {
@@ -182,7 +209,6 @@ struct ib_dm_mem *ib_dm_mem_of_bar(struct ib_device *device, struct pci_dev *pde
 		return NULL;
 
 	mem->device = device;
-	mem->pdev = pdev;
 	mem->paddr = paddr;
 	mem->release = release;
 	mem->priv = priv;

@@ -40,7 +40,7 @@ static int mem_test_init(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, f);
 	test->priv = f;
 	f->ibdev = new_device(test);
-	f->mem = ib_dm_mem_of_bar(f->ibdev, NULL, SZ_1G, PAGE_SIZE, mem_release, f);
+	f->mem = ib_dm_mem_of_bar(f->ibdev, SZ_1G, PAGE_SIZE, mem_release, f);
 	KUNIT_ASSERT_NOT_NULL(test, f->mem);
 	return 0;
 }

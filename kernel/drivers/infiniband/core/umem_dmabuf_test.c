@@ -121,6 +121,7 @@ static const struct dma_buf_ops dma_exporter_ops = {
  * @dma: another device, which does the DMA
  * @moves: calls of dma_test_invalidate()
  * @revokes: calls of dma_test_revoke()
+ * @revoke_err: what it returns
  */
 struct dma_fixture {
 	struct dma_exporter exp;
@@ -129,6 +130,7 @@ struct dma_fixture {
 	struct device *dma;
 	int moves;
 	int revokes;
+	int revoke_err;
 };
 
 static int dma_test_init(struct kunit *test)
@@ -266,11 +268,12 @@ static void test_pinned_fails(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, PTR_ERR(umem), -ENOSPC);
 }
 
-static void dma_test_revoke(void *priv)
+static int dma_test_revoke(void *priv)
 {
 	struct dma_fixture *f = priv;
 
 	f->revokes++;
+	return f->revoke_err;
 }
 
 /* The buffer is revoked by its exporter, and later released. */
@@ -294,6 +297,41 @@ static void test_revocable(struct kunit *test)
 
 	ib_umem_release(&umem->umem);
 	KUNIT_EXPECT_EQ(test, f->revokes, 1);
+}
+
+/* The device may still use the memory: it stays, until the exporter asks again or dereg. */
+static void test_revoke_that_fails_keeps_the_memory(struct kunit *test)
+{
+	struct dma_fixture *f = test->priv;
+	struct ib_umem_dmabuf *umem;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		f->revokes = 0;
+		f->revoke_err = -EIO;
+		umem = ib_umem_dmabuf_get_buffer_revocable_and_lock(f->ibdev,
+								    f->dma,
+								    &f->buffer);
+		KUNIT_ASSERT_NOT_ERR_OR_NULL(test, umem);
+		ib_umem_dmabuf_set_revoke_locked(umem, dma_test_revoke, f);
+		dma_resv_unlock(f->buffer.dmabuf->resv);
+
+		move(f->buffer.dmabuf);
+		KUNIT_EXPECT_EQ(test, f->revokes, 1);
+		check_imported(test, umem, 1, 1);
+
+		f->revoke_err = 0;
+		if (i)
+			move(f->buffer.dmabuf);
+		else
+			ib_umem_release(&umem->umem);
+		KUNIT_EXPECT_EQ(test, f->revokes, 2);
+		KUNIT_EXPECT_EQ(test, f->exp.mapped, 0);
+		KUNIT_EXPECT_EQ(test, f->exp.pinned, 0);
+		if (i)
+			ib_umem_release(&umem->umem);
+	}
+	KUNIT_EXPECT_EQ(test, f->revokes, 2);
 }
 
 /* Many exporters move a buffer to where they pin it, and tell all importers. */
@@ -324,6 +362,7 @@ static struct kunit_case umem_dmabuf_cases[] = {
 	KUNIT_CASE(test_pinned),
 	KUNIT_CASE(test_pinned_fails),
 	KUNIT_CASE(test_revocable),
+	KUNIT_CASE(test_revoke_that_fails_keeps_the_memory),
 	KUNIT_CASE(test_revocable_moves_in_its_pin),
 	{}
 };

@@ -24,10 +24,11 @@
 #include <linux/file.h>
 #include <linux/hugetlb.h>
 #include <linux/overflow.h>
+#include <linux/sched/mm.h>
 #include <linux/shmem_fs.h>
 #include <rdma/ib_umem_fd.h>
 
-static int ib_mr_buffer_get_dmabuf(struct ib_mr_buffer *buffer, int fd)
+static int ib_mr_buffer_look_up_dmabuf(struct ib_mr_buffer *buffer, int fd)
 {
 	struct dma_buf *dmabuf = dma_buf_get(fd);
 
@@ -43,7 +44,7 @@ static int ib_mr_buffer_get_dmabuf(struct ib_mr_buffer *buffer, int fd)
 	return 0;
 }
 
-static int ib_mr_buffer_get_memfd(struct ib_mr_buffer *buffer, int fd)
+static int ib_mr_buffer_look_up_memfd(struct ib_mr_buffer *buffer, int fd)
 {
 	struct file *file = fget(fd);
 
@@ -64,9 +65,9 @@ static int ib_mr_buffer_look_up(struct ib_mr_buffer *buffer, int fd)
 {
 	switch (buffer->type) {
 	case IB_UVERBS_BUFFER_TYPE_DMABUF:
-		return ib_mr_buffer_get_dmabuf(buffer, fd);
+		return ib_mr_buffer_look_up_dmabuf(buffer, fd);
 	case IB_UVERBS_BUFFER_TYPE_MEMFD:
-		return ib_mr_buffer_get_memfd(buffer, fd);
+		return ib_mr_buffer_look_up_memfd(buffer, fd);
 	case IB_UVERBS_BUFFER_TYPE_VA:
 		return 0;
 	}
@@ -127,6 +128,55 @@ int ib_mr_buffer_get(struct ib_mr_buffer *buffer,
 EXPORT_SYMBOL(ib_mr_buffer_get);
 
 /**
+ * ib_mr_buffer_get_dmabuf - ib_mr_buffer_get() for the op reg_user_mr_dmabuf
+ * @buffer: filled in on success; the caller ends with ib_mr_buffer_put()
+ * @offset: where the region begins in the dma-buf, in bytes
+ * @length: length of the region in bytes
+ * @iova: address of the first byte; equal to @offset modulo PAGE_SIZE
+ * @fd: the dma-buf
+ * @access: enum ib_access_flags, checked by the caller
+ *
+ * With it a driver whose op reg_user_mr_fd takes a dma-buf has the older op, and
+ * UVERBS_METHOD_REG_DMABUF_MR and UVERBS_METHOD_REG_MR reach it too. Programs know the
+ * errors of these methods from the drivers that had the op first, so they are the same
+ * here: -EINVAL for every mistake but an fd that is not open. As with those drivers,
+ * the mode of the fd does not count.
+ *
+ * Context: process context of the user, may sleep.
+ *
+ * Return: 0, or an error, after which there is nothing to put:
+ * -EBADF: @fd is not open
+ * -EINVAL: @fd is not a dma-buf; @length is 0; the region ends after the end of
+ *	the dma-buf, or @iova + @length does not fit in 64 bits
+ */
+int ib_mr_buffer_get_dmabuf(struct ib_mr_buffer *buffer, u64 offset, u64 length,
+			    u64 iova, int fd, unsigned int access)
+{
+	struct dma_buf *dmabuf = dma_buf_get(fd);
+	u64 end;
+
+	if (IS_ERR(dmabuf))
+		return PTR_ERR(dmabuf);
+
+	if (!length || check_add_overflow(iova, length, &end) ||
+	    check_add_overflow(offset, length, &end) || end > dmabuf->size) {
+		dma_buf_put(dmabuf);
+		return -EINVAL;
+	}
+
+	*buffer = (struct ib_mr_buffer){
+		.type = IB_UVERBS_BUFFER_TYPE_DMABUF,
+		.dmabuf = dmabuf,
+		.addr = offset,
+		.length = length,
+		.iova = iova,
+		.access = access,
+	};
+	return 0;
+}
+EXPORT_SYMBOL(ib_mr_buffer_get_dmabuf);
+
+/**
  * ib_mr_buffer_put - end the use of a buffer from ib_mr_buffer_get()
  * @buffer: the buffer
  *
@@ -140,6 +190,72 @@ void ib_mr_buffer_put(struct ib_mr_buffer *buffer)
 		fput(buffer->file);
 }
 EXPORT_SYMBOL(ib_mr_buffer_put);
+
+/**
+ * ib_umem_charge - count memory that a umem keeps in place as pinned by the process
+ * @umem: the umem; it holds the mm until ib_umem_uncharge()
+ * @npages: how much it is
+ *
+ * RLIMIT_MEMLOCK bounds what a process without CAP_IPC_LOCK pins in all, as in
+ * ib_umem_get_va(). A kernel thread has no limit.
+ *
+ * Context: process context of the user.
+ *
+ * Return: 0, or -ENOMEM: more than the limit; -EPERM: the limit is 0
+ */
+int ib_umem_charge(struct ib_umem *umem, unsigned long npages)
+{
+	unsigned long lock_limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	struct mm_struct *mm = current->mm;
+
+	if (!mm)
+		return 0;
+	if (!can_do_mlock())
+		return -EPERM;
+
+	if (atomic64_add_return(npages, &mm->pinned_vm) > lock_limit &&
+	    !capable(CAP_IPC_LOCK)) {
+		atomic64_sub(npages, &mm->pinned_vm);
+		return -ENOMEM;
+	}
+
+	mmgrab(mm);
+	umem->owning_mm = mm;
+	return 0;
+}
+
+/* Undo ib_umem_charge(), if it has counted something that still counts. */
+void ib_umem_uncharge(struct ib_umem *umem, unsigned long npages)
+{
+	if (!umem->owning_mm)
+		return;
+	atomic64_sub(npages, &umem->owning_mm->pinned_vm);
+	mmdrop(umem->owning_mm);
+	umem->owning_mm = NULL;
+}
+
+/**
+ * ib_umem_charge_dmabuf - ib_umem_charge() for a dma-buf that the umem pins
+ * @umem: the umem; ib_umem_uncharge_dmabuf() undoes it
+ * @dmabuf: the dma-buf
+ *
+ * A pin keeps all of the buffer, however little of it the region has. dma_buf_pin() forbids
+ * to let users pin buffers without a limit. The buffer of a static exporter stays in place
+ * anyway, so it does not count.
+ *
+ * Context and return value are those of ib_umem_charge().
+ */
+int ib_umem_charge_dmabuf(struct ib_umem *umem, struct dma_buf *dmabuf)
+{
+	if (!dma_buf_is_dynamic(dmabuf))
+		return 0;
+	return ib_umem_charge(umem, dmabuf->size >> PAGE_SHIFT);
+}
+
+void ib_umem_uncharge_dmabuf(struct ib_umem *umem, struct dma_buf *dmabuf)
+{
+	ib_umem_uncharge(umem, dmabuf->size >> PAGE_SHIFT);
+}
 
 /**
  * ib_umem_get_buffer - take memory of the process or of a file in memory

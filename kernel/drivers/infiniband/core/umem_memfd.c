@@ -17,7 +17,6 @@
 #include <kunit/visibility.h>
 #include <linux/hugetlb.h>
 #include <linux/pagemap.h>
-#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/shmem_fs.h>
 #include <rdma/ib_umem_fd.h>
@@ -38,29 +37,6 @@ static unsigned int ib_memfd_seals(struct file *file)
 		return HUGETLBFS_I(file_inode(file))->seals;
 #endif
 	return 0;
-}
-
-static int ib_memfd_charge(struct ib_umem *umem)
-{
-	unsigned long lock_limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
-	unsigned long npages = ib_umem_num_pages(umem);
-	struct mm_struct *mm = current->mm;
-
-	if (atomic64_add_return(npages, &mm->pinned_vm) > lock_limit &&
-	    !capable(CAP_IPC_LOCK)) {
-		atomic64_sub(npages, &mm->pinned_vm);
-		return -ENOMEM;
-	}
-
-	mmgrab(mm);
-	umem->owning_mm = mm;
-	return 0;
-}
-
-static void ib_memfd_uncharge(struct ib_umem *umem)
-{
-	atomic64_sub(ib_umem_num_pages(umem), &umem->owning_mm->pinned_vm);
-	mmdrop(umem->owning_mm);
 }
 
 /*
@@ -219,7 +195,7 @@ static int ib_umem_memfd_init(struct ib_umem *umem, struct file *file)
 {
 	int ret;
 
-	ret = ib_memfd_charge(umem);
+	ret = ib_umem_charge(umem, ib_umem_num_pages(umem));
 	if (ret)
 		return ret;
 
@@ -234,7 +210,7 @@ static int ib_umem_memfd_init(struct ib_umem *umem, struct file *file)
 
 err_unpin:
 	ib_memfd_unpin(umem, false);
-	ib_memfd_uncharge(umem);
+	ib_umem_uncharge(umem, ib_umem_num_pages(umem));
 	return ret;
 }
 
@@ -256,9 +232,6 @@ struct ib_umem *ib_umem_memfd_get(struct ib_device *device,
 	/* The device would see bounce buffers, which nobody copies from or to. */
 	if (device->cc_dma_bounce)
 		return ERR_PTR(-EOPNOTSUPP);
-
-	if (!can_do_mlock())
-		return ERR_PTR(-EPERM);
 
 	umem = kzalloc_obj(*umem);
 	if (!umem)
@@ -294,6 +267,6 @@ void ib_umem_memfd_release(struct ib_umem *umem)
 	ib_dma_unmap_sgtable_attrs(umem->ibdev, &umem->sgt_append.sgt,
 				   DMA_BIDIRECTIONAL, umem->dma_attrs);
 	ib_memfd_unpin(umem, umem->writable);
-	ib_memfd_uncharge(umem);
+	ib_umem_uncharge(umem, ib_umem_num_pages(umem));
 	kfree(umem);
 }

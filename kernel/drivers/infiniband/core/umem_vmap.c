@@ -47,6 +47,7 @@ static void ib_umem_vmap_unpin(struct ib_umem_vmap *vmap)
 		return;
 	dma_buf_unpin(vmap->attach);
 	vmap->pinned = false;
+	ib_umem_uncharge_dmabuf(&vmap->umem, vmap->dmabuf);
 }
 
 /* The vmap behind an attachment, or NULL if there is none that its exporter can revoke. */
@@ -90,6 +91,8 @@ static void ib_umem_vmap_revoke(struct dma_buf_attachment *attach)
 			continue;
 		ib_umem_vmap_unmap(vmap);
 		ib_umem_vmap_unpin(vmap);
+		if (vmap->mr)
+			ib_mr_report_revoked(vmap->mr);
 	}
 }
 
@@ -111,18 +114,16 @@ static int ib_umem_vmap_hold(struct ib_umem_vmap *vmap)
 	if (!dma_buf_is_dynamic(dmabuf))
 		return 0;
 
-	/*
-	 * Unlike the attach, a signal interrupts this wait for the lock. An
-	 * exporter may hold it for long because of another importer.
-	 */
-	if (dma_resv_lock_interruptible(dmabuf->resv, NULL))
-		return -ERESTARTSYS;
-	dma_resv_unlock(dmabuf->resv);
+	ret = ib_umem_charge_dmabuf(&vmap->umem, dmabuf);
+	if (ret)
+		return ret;
 
 	vmap->attach = dma_buf_dynamic_attach(dmabuf, &vmap->umem.ibdev->dev,
 					      &ib_umem_vmap_attach_ops, vmap);
-	if (IS_ERR(vmap->attach))
-		return PTR_ERR(vmap->attach);
+	if (IS_ERR(vmap->attach)) {
+		ret = PTR_ERR(vmap->attach);
+		goto err_uncharge;
+	}
 
 	ret = -ERESTARTSYS;
 	if (dma_resv_lock_interruptible(dmabuf->resv, NULL))
@@ -138,6 +139,8 @@ static int ib_umem_vmap_hold(struct ib_umem_vmap *vmap)
 
 err_detach:
 	dma_buf_detach(dmabuf, vmap->attach);
+err_uncharge:
+	ib_umem_uncharge_dmabuf(&vmap->umem, dmabuf);
 	return ret;
 }
 
@@ -203,7 +206,8 @@ static int ib_umem_vmap_map(struct ib_umem_vmap *vmap)
  * Return: the umem, or an ERR_PTR:
  * -ENXIO: the exporter has no mapping for the CPU
  * -ENODEV: the exporter took the memory back meanwhile
- * -ENOMEM: out of memory
+ * -ENOMEM: out of memory, or more than RLIMIT_MEMLOCK allows to pin
+ * -EPERM: the process may not pin any memory
  * -ERESTARTSYS: a signal came during the wait for the exporter
  * or an error of the exporter's attach, pin, begin_cpu_access or vmap
  */
@@ -262,6 +266,42 @@ err_free:
 	return ERR_PTR(ret);
 }
 EXPORT_SYMBOL(ib_umem_vmap_get);
+
+/**
+ * ib_umem_vmap_set_mr - say whose user hears of it when the memory is revoked
+ * @vmap: the umem
+ * @mr: an MR with this memory; until ib_umem_vmap_clear_mr() or another MR takes its
+ *	place
+ *
+ * If the memory has been revoked already the user hears of it now.
+ *
+ * Context: may sleep. Takes and releases the reservation lock of the dma-buf.
+ */
+void ib_umem_vmap_set_mr(struct ib_umem_vmap *vmap, struct ib_mr *mr)
+{
+	dma_resv_lock(vmap->dmabuf->resv, NULL);
+	vmap->mr = mr;
+	if (vmap->revoked)
+		ib_mr_report_revoked(mr);
+	dma_resv_unlock(vmap->dmabuf->resv);
+}
+EXPORT_SYMBOL(ib_umem_vmap_set_mr);
+
+/**
+ * ib_umem_vmap_clear_mr - end what ib_umem_vmap_set_mr() began, before the MR is freed
+ * @vmap: the umem
+ * @mr: the MR; nothing happens if another one has taken its place
+ *
+ * Context: may sleep. Takes and releases the reservation lock of the dma-buf.
+ */
+void ib_umem_vmap_clear_mr(struct ib_umem_vmap *vmap, struct ib_mr *mr)
+{
+	dma_resv_lock(vmap->dmabuf->resv, NULL);
+	if (vmap->mr == mr)
+		vmap->mr = NULL;
+	dma_resv_unlock(vmap->dmabuf->resv);
+}
+EXPORT_SYMBOL(ib_umem_vmap_clear_mr);
 
 /**
  * ib_umem_vmap_release - ib_umem_release() for a vmapped dma-buf

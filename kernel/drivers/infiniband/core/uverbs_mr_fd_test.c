@@ -164,16 +164,10 @@ static void test_op_for_fds(struct kunit *test)
 	/* The core's reference is gone; the fd has the only one. */
 	KUNIT_EXPECT_EQ(test, file_count(seen.buffer.dmabuf->file), 1);
 
-	/* It also serves the older op, whose user may have a read-only fd. */
 	desc.fd = export_fd(test, O_RDONLY);
-	mr = uverbs_reg_dmabuf_by_fd_op(pd, 8, PAGE_SIZE, 8, desc.fd, WR, NULL,
-					NULL);
-	KUNIT_EXPECT_PTR_EQ(test, mr, &mr_by_fd);
-	KUNIT_EXPECT_EQ(test, seen.calls, 2);
-	KUNIT_EXPECT_EQ(test, file_count(seen.buffer.dmabuf->file), 1);
 	mr = uverbs_reg_mr_fd(pd, &desc, 8, WR, NULL);
 	KUNIT_EXPECT_EQ(test, PTR_ERR(mr), -EACCES);
-	KUNIT_EXPECT_EQ(test, seen.calls, 2);
+	KUNIT_EXPECT_EQ(test, seen.calls, 1);
 }
 
 static void test_op_for_dmabufs(struct kunit *test)
@@ -222,10 +216,27 @@ static void test_no_op(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, seen.calls, 0);
 }
 
+/* The user of the older op may have a read-only fd. */
+static void test_dmabuf_of_the_older_op(struct kunit *test)
+{
+	int fd = export_fd(test, O_RDONLY);
+	struct ib_mr_buffer buffer;
+
+	KUNIT_ASSERT_EQ(test, ib_mr_buffer_get_dmabuf(&buffer, 8, PAGE_SIZE,
+						      PAGE_SIZE + 8, fd, WR), 0);
+	KUNIT_EXPECT_EQ(test, (int)buffer.type, IB_UVERBS_BUFFER_TYPE_DMABUF);
+	KUNIT_EXPECT_EQ(test, buffer.addr, 8);
+	KUNIT_EXPECT_EQ(test, buffer.length, PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, buffer.iova, PAGE_SIZE + 8);
+	KUNIT_EXPECT_EQ(test, buffer.access, WR);
+	KUNIT_EXPECT_EQ(test, file_count(buffer.dmabuf->file), 2);
+	ib_mr_buffer_put(&buffer);
+	KUNIT_EXPECT_EQ(test, file_count(buffer.dmabuf->file), 1);
+}
+
 /* The errors that programs know from other drivers */
 static void test_dmabuf_errors(struct kunit *test)
 {
-	struct ib_pd *pd = new_pd(test);
 	int fd = export_fd(test, O_RDWR);
 	int other = install(test, shmem_file_setup("kunit", PAGE_SIZE, EMPTY_VMA_FLAGS));
 	static const struct {
@@ -237,24 +248,18 @@ static void test_dmabuf_errors(struct kunit *test)
 		{ TOP_PAGE, PAGE_SIZE, 0 },
 		{ 0, PAGE_SIZE, TOP_PAGE },
 	};
-	struct ib_dmah dmah = {};
-	struct ib_mr *mr;
-	int i;
+	struct ib_mr_buffer buffer;
+	int i, ret;
 
-	pd->device->ops.reg_user_mr_fd = op_reg_fd;
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
-		mr = uverbs_reg_dmabuf_by_fd_op(pd, bad[i].offset, bad[i].length,
-						bad[i].iova, fd, WR, NULL, NULL);
-		KUNIT_EXPECT_EQ_MSG(test, PTR_ERR(mr), -EINVAL, "case %d", i);
+		ret = ib_mr_buffer_get_dmabuf(&buffer, bad[i].offset,
+					      bad[i].length, bad[i].iova, fd, WR);
+		KUNIT_EXPECT_EQ_MSG(test, ret, -EINVAL, "case %d", i);
 	}
-	mr = uverbs_reg_dmabuf_by_fd_op(pd, 0, 1, 0, other, WR, NULL, NULL);
-	KUNIT_EXPECT_EQ(test, PTR_ERR(mr), -EINVAL);
-	mr = uverbs_reg_dmabuf_by_fd_op(pd, 0, 1, 0, -1, WR, NULL, NULL);
-	KUNIT_EXPECT_EQ(test, PTR_ERR(mr), -EBADF);
-	/* The MR would be without the hints of the handle. */
-	mr = uverbs_reg_dmabuf_by_fd_op(pd, 0, 1, 0, fd, WR, &dmah, NULL);
-	KUNIT_EXPECT_EQ(test, PTR_ERR(mr), -EOPNOTSUPP);
-	KUNIT_EXPECT_EQ(test, seen.calls, 0);
+	ret = ib_mr_buffer_get_dmabuf(&buffer, 0, 1, 0, other, WR);
+	KUNIT_EXPECT_EQ(test, ret, -EINVAL);
+	ret = ib_mr_buffer_get_dmabuf(&buffer, 0, 1, 0, -1, WR);
+	KUNIT_EXPECT_EQ(test, ret, -EBADF);
 }
 
 /* Rereg that fails in the middle, or succeeds in place */
@@ -265,7 +270,7 @@ static void test_dmabuf_errors(struct kunit *test)
  * @ufile: the open file of the user
  * @context: the user's
  * @attrs: the call
- * @uobj: uobject of @mr, locked for writing by the test
+ * @obj: uobject of @mr, locked for writing by the test
  * @pd: what the MR has
  * @other_pd: what a rereg gives it
  * @mr: the MR
@@ -275,7 +280,7 @@ struct rereg_fixture {
 	struct ib_uverbs_file ufile;
 	struct ib_ucontext context;
 	struct uverbs_attr_bundle attrs;
-	struct ib_uobject uobj;
+	struct ib_umr_object obj;
 	struct ib_pd *pd, *other_pd;
 	struct ib_mr mr;
 };
@@ -342,7 +347,8 @@ static struct rereg_fixture *new_rereg(struct kunit *test)
 		.length = 77,
 		.access_flags = IB_ACCESS_REMOTE_READ,
 	};
-	f->uobj.object = &f->mr;
+	f->obj.uevent.uobject.object = &f->mr;
+	f->obj.uevent.uobject.ufile = &f->ufile;
 	atomic_set(&f->pd->usecnt, 1);
 	rereg_op.err = 0;
 	rereg_op.revokes = false;
@@ -358,7 +364,7 @@ static const struct ib_uverbs_buffer_desc va_desc = {
 
 static int rereg(struct rereg_fixture *f, u32 flags)
 {
-	return uverbs_rereg_mr_fd(&f->uobj, flags, f->other_pd, &va_desc,
+	return uverbs_rereg_mr_fd(&f->obj.uevent.uobject, flags, f->other_pd, &va_desc,
 				  2 * PAGE_SIZE, WR, &f->attrs);
 }
 
@@ -462,6 +468,7 @@ static struct kunit_case uverbs_mr_fd_cases[] = {
 	KUNIT_CASE(test_op_for_fds),
 	KUNIT_CASE(test_op_for_dmabufs),
 	KUNIT_CASE(test_no_op),
+	KUNIT_CASE(test_dmabuf_of_the_older_op),
 	KUNIT_CASE(test_dmabuf_errors),
 	KUNIT_CASE(test_rereg_fails),
 	KUNIT_CASE(test_rereg_fails_after_a_revoke),

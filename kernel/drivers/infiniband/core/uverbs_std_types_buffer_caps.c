@@ -4,7 +4,7 @@
  *
  * Without it a program has to register something to find out.  The answer is
  * enum ib_uverbs_buffer_caps; 0 means that the device cannot register such
- * memory by UVERBS_METHOD_REG_MR_FD.
+ * memory by UVERBS_METHOD_REG_MR_FD, or that this kernel does not know the type.
  */
 
 #include <rdma/ib_umem_fd.h>
@@ -27,9 +27,6 @@ static int UVERBS_HANDLER(UVERBS_METHOD_QUERY_BUFFER_CAPS)(
 					UVERBS_ATTR_QUERY_BUFFER_CAPS_TYPE);
 	if (ret)
 		return ret;
-
-	if (type >= IB_MR_BUFFER_TYPES)
-		return -EINVAL;
 
 	caps = uverbs_buffer_caps(ucontext->device, type);
 	return uverbs_copy_to(attrs, UVERBS_ATTR_QUERY_BUFFER_CAPS_RESP, &caps,

@@ -10,7 +10,7 @@
  * A driver has the op reg_user_mr_fd, or the older op for a dma-buf only, or both.
  * REG_MR_FD is served by the op that is there.  The older methods, REG_DMABUF_MR
  * and REG_MR, call the older op, for which a driver may use
- * uverbs_reg_dmabuf_by_fd_op().
+ * ib_mr_buffer_get_dmabuf().
  *
  * The methods have the highest numbers that the API has room for, see
  * UVERBS_API_METHOD_KEY_NUM_CORE.

@@ -132,7 +132,7 @@ int uverbs_rereg_mr_fd(struct ib_uobject *uobj, u32 flags, struct ib_pd *pd,
 
 /**
  * struct uverbs_rereg_args - the attributes that the flags ask for
- * @pd: new PD, with a read lock on its uobject, or NULL
+ * @pd: new PD, whose uobject the method has locked for reading, or NULL
  * @desc: new memory
  * @iova: address of its first byte
  * @access: new access flags
@@ -158,33 +158,13 @@ static int uverbs_rereg_get_memory(struct uverbs_rereg_args *args,
 				UVERBS_ATTR_REREG_MR_FD_IOVA);
 }
 
-static int uverbs_rereg_get_pd(struct uverbs_rereg_args *args,
-			       struct uverbs_attr_bundle *attrs)
-{
-	struct ib_pd *pd;
-	u32 handle;
-	int ret;
-
-	ret = uverbs_copy_from(&handle, attrs,
-			       UVERBS_ATTR_REREG_MR_FD_PD_HANDLE);
-	if (ret)
-		return ret;
-
-	pd = uobj_get_obj_read(pd, UVERBS_OBJECT_PD, handle, attrs);
-	if (IS_ERR(pd))
-		return PTR_ERR(pd);
-
-	args->pd = pd;
-	return 0;
-}
-
-/* Are all attributes there that the flags ask for? */
-static bool uverbs_rereg_complete(u32 flags, struct uverbs_attr_bundle *attrs)
+/* Are those attributes there that the flags ask for, and no others? */
+static bool uverbs_rereg_fits(u32 flags, struct uverbs_attr_bundle *attrs)
 {
 	static const struct {
 		u16 attr;
 		u32 flag;
-	} needed[] = {
+	} args[] = {
 		{ UVERBS_ATTR_REREG_MR_FD_BUFFER, IB_MR_REREG_TRANS },
 		{ UVERBS_ATTR_REREG_MR_FD_IOVA, IB_MR_REREG_TRANS },
 		{ UVERBS_ATTR_REREG_MR_FD_PD_HANDLE, IB_MR_REREG_PD },
@@ -192,23 +172,19 @@ static bool uverbs_rereg_complete(u32 flags, struct uverbs_attr_bundle *attrs)
 	};
 	unsigned int i;
 
-	for (i = 0; i < ARRAY_SIZE(needed); i++)
-		if (flags & needed[i].flag &&
-		    !uverbs_attr_is_valid(attrs, needed[i].attr))
+	for (i = 0; i < ARRAY_SIZE(args); i++)
+		if (!!(flags & args[i].flag) !=
+		    uverbs_attr_is_valid(attrs, args[i].attr))
 			return false;
 	return true;
 }
 
-/*
- * Read the attributes that the flags ask for, and do not look at the others. The
- * PD comes last, because the caller has to put it.
- */
 static int uverbs_rereg_get_args(u32 flags, struct uverbs_rereg_args *args,
 				 struct uverbs_attr_bundle *attrs)
 {
 	int ret = 0;
 
-	if (!uverbs_rereg_complete(flags, attrs))
+	if (!uverbs_rereg_fits(flags, attrs))
 		return -EINVAL;
 
 	if (flags & IB_MR_REREG_TRANS)
@@ -219,8 +195,9 @@ static int uverbs_rereg_get_args(u32 flags, struct uverbs_rereg_args *args,
 					 UVERBS_ATTR_REREG_MR_FD_ACCESS_FLAGS,
 					 IB_ACCESS_SUPPORTED);
 
-	if (!ret && flags & IB_MR_REREG_PD)
-		ret = uverbs_rereg_get_pd(args, attrs);
+	if (flags & IB_MR_REREG_PD)
+		args->pd = uverbs_attr_get_obj(attrs,
+					       UVERBS_ATTR_REREG_MR_FD_PD_HANDLE);
 
 	return ret;
 }
@@ -267,8 +244,6 @@ static int UVERBS_HANDLER(UVERBS_METHOD_REREG_MR_FD)(
 	if (!ret)
 		ret = uverbs_rereg_mr_fd(uobj, flags, args.pd, &args.desc,
 					 args.iova, args.access, attrs);
-	if (args.pd)
-		uobj_put_obj_read(args.pd);
 	if (ret)
 		return ret;
 
@@ -287,10 +262,10 @@ DECLARE_UVERBS_NAMED_METHOD(
 	UVERBS_ATTR_FLAGS_IN(UVERBS_ATTR_REREG_MR_FD_FLAGS,
 			     enum ib_mr_rereg_flags,
 			     UA_MANDATORY),
-	/* A number, so that the handle is looked up only if the flags ask for it. */
-	UVERBS_ATTR_PTR_IN(UVERBS_ATTR_REREG_MR_FD_PD_HANDLE,
-			   UVERBS_ATTR_TYPE(u32),
-			   UA_OPTIONAL),
+	UVERBS_ATTR_IDR(UVERBS_ATTR_REREG_MR_FD_PD_HANDLE,
+			UVERBS_OBJECT_PD,
+			UVERBS_ACCESS_READ,
+			UA_OPTIONAL),
 	UVERBS_ATTR_PTR_IN(UVERBS_ATTR_REREG_MR_FD_BUFFER,
 			   UVERBS_ATTR_TYPE(struct ib_uverbs_buffer_desc),
 			   UA_OPTIONAL),

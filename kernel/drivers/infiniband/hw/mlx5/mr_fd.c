@@ -50,27 +50,40 @@ void mlx5r_init_mr_buffer_caps(struct mlx5_ib_dev *dev)
 	caps[IB_UVERBS_BUFFER_TYPE_MEMFD] = MLX5R_MR_BUFFER_CAPS |
 					    IB_UVERBS_BUFFER_CAP_PINNED;
 
-	/* An exporter takes a buffer away by a UMR. */
+	/*
+	 * An exporter takes a buffer away by a UMR.  It looks for a path to its
+	 * device with pci_p2pdma_distance(), which finds none without P2PDMA.
+	 */
 	if (mlx5r_umr_can_load_pas(dev, 0))
 		caps[IB_UVERBS_BUFFER_TYPE_DMABUF] =
-			MLX5R_MR_BUFFER_CAPS | IB_UVERBS_BUFFER_CAP_P2P |
+			MLX5R_MR_BUFFER_CAPS |
+			(IS_ENABLED(CONFIG_PCI_P2PDMA) ?
+				 IB_UVERBS_BUFFER_CAP_P2P : 0) |
 			(mlx5r_can_page_fault(dev) ?
 				 IB_UVERBS_BUFFER_CAP_DYNAMIC :
 				 IB_UVERBS_BUFFER_CAP_PINNED);
 }
 
 /*
- * The exporter takes a pinned buffer back, or the umem is released. Then dereg has
- * ended the use of the mkey and cleared private. The caller holds the reservation
- * lock.
+ * The exporter takes the buffer of an MR back, or the umem is released: end the use
+ * of the mkey. PRIVATE is the MR, or NULL after dereg has done so already. After an
+ * error the device may still access the memory, and the core keeps it. The caller
+ * holds the reservation lock.
  */
-static void mlx5r_revoke_pinned_dmabuf(void *private)
+static int mlx5r_revoke_pinned_dmabuf(void *private)
 {
 	struct mlx5_ib_mr *mr = private;
+	int err;
 
-	/* This fails only with the device, which then does no DMA. */
-	if (mr)
-		mlx5r_umr_revoke_mr(mr);
+	if (!mr)
+		return 0;
+
+	err = mlx5r_umr_revoke_mr(mr);
+	if (err)
+		err = mlx5r_mr_destroy_mkey(mr);
+	if (!err)
+		ib_mr_report_revoked(&mr->ibmr);
+	return err;
 }
 
 /*
@@ -81,14 +94,13 @@ static void mlx5r_revoke_pinned_dmabuf(void *private)
 static int mlx5r_fill_pinned_mr(struct ib_pd *pd,
 				struct ib_umem_dmabuf *umem_dmabuf,
 				const struct ib_mr_buffer *buffer,
-				struct mlx5_ib_mr **mrp)
+				int access_mode, struct mlx5_ib_mr **mrp)
 {
 	unsigned long page_size;
 	struct mlx5_ib_mr *mr;
 
 	mr = mlx5r_alloc_cacheable_mr(pd, &umem_dmabuf->umem, buffer->iova,
-				      buffer->access,
-				      MLX5_MKC_ACCESS_MODE_MTT,
+				      buffer->access, access_mode,
 				      MLX5_MKC_PCIE_TPH_NO_STEERING_TAG_INDEX,
 				      MLX5_IB_NO_PH);
 	if (IS_ERR(mr))
@@ -101,41 +113,75 @@ static int mlx5r_fill_pinned_mr(struct ib_pd *pd,
 					 mlx5r_revoke_pinned_dmabuf, mr);
 
 	/* The mkey has room for a list of pages of PAGE_SIZE. */
-	page_size = mlx5_umem_dmabuf_find_best_pgsz(umem_dmabuf,
-						    MLX5_MKC_ACCESS_MODE_MTT);
+	page_size = mlx5_umem_dmabuf_find_best_pgsz(umem_dmabuf, access_mode);
 	if (page_size < PAGE_SIZE)
 		return -EINVAL;
 	mr->page_shift = order_base_2(page_size);
 
+	if (access_mode == MLX5_MKC_ACCESS_MODE_KSM)
+		return mlx5r_umr_update_data_direct_ksm_pas(mr,
+							    MLX5_IB_UPD_XLT_ENABLE);
 	return mlx5r_umr_update_mr_pas(mr, MLX5_IB_UPD_XLT_ENABLE,
 				       to_mpd(pd)->pdn);
 }
 
-static struct ib_mr *mlx5r_reg_pinned_dmabuf(struct ib_pd *pd,
-					     const struct ib_mr_buffer *buffer)
+/**
+ * mlx5r_reg_pinned_dmabuf_and_lock - make an MR of a dma-buf that stays in place
+ * @pd: protection domain
+ * @dma_device: the device that does the DMA
+ * @buffer: a dma-buf, lent by the caller; its access flags are checked
+ * @access_mode: MLX5_MKC_ACCESS_MODE_MTT, or MLX5_MKC_ACCESS_MODE_KSM for the
+ *	inner mkey of Data Direct
+ *
+ * The exporter may revoke the buffer, which calls mlx5r_revoke_pinned_dmabuf(), or
+ * what the caller sets instead with ib_umem_dmabuf_set_revoke_locked(). The caller
+ * releases the lock with ib_umem_dmabuf_revoke_unlock().
+ *
+ * Context: process context of the user, may sleep. Returns with the reservation lock
+ * held on success.
+ *
+ * Return: the MR, or an ERR_PTR: as mlx5r_reg_mr_buffer() of a dma-buf
+ */
+struct mlx5_ib_mr *
+mlx5r_reg_pinned_dmabuf_and_lock(struct ib_pd *pd, struct device *dma_device,
+				 const struct ib_mr_buffer *buffer,
+				 int access_mode)
 {
-	struct ib_device *device = pd->device;
 	struct ib_umem_dmabuf *umem_dmabuf;
 	struct mlx5_ib_mr *mr = NULL;
 	int err;
 
 	umem_dmabuf =
-		ib_umem_dmabuf_get_buffer_revocable_and_lock(device,
-							     device->dma_device,
+		ib_umem_dmabuf_get_buffer_revocable_and_lock(pd->device,
+							     dma_device,
 							     buffer);
 	if (IS_ERR(umem_dmabuf))
 		return ERR_CAST(umem_dmabuf);
 
-	err = mlx5r_fill_pinned_mr(pd, umem_dmabuf, buffer, &mr);
-	ib_umem_dmabuf_revoke_unlock(umem_dmabuf);
+	err = mlx5r_fill_pinned_mr(pd, umem_dmabuf, buffer, access_mode, &mr);
 	if (!err)
-		return &mr->ibmr;
+		return mr;
 
+	ib_umem_dmabuf_revoke_unlock(umem_dmabuf);
 	if (mr)
 		mlx5_ib_dereg_mr(&mr->ibmr, NULL);
 	else
 		ib_umem_release(&umem_dmabuf->umem);
 	return ERR_PTR(err);
+}
+
+static struct ib_mr *mlx5r_reg_pinned_dmabuf(struct ib_pd *pd,
+					     const struct ib_mr_buffer *buffer)
+{
+	struct mlx5_ib_mr *mr;
+
+	mr = mlx5r_reg_pinned_dmabuf_and_lock(pd, pd->device->dma_device, buffer,
+					      MLX5_MKC_ACCESS_MODE_MTT);
+	if (IS_ERR(mr))
+		return ERR_CAST(mr);
+
+	ib_umem_dmabuf_revoke_unlock(to_ib_umem_dmabuf(mr->umem));
+	return &mr->ibmr;
 }
 
 static struct ib_mr *mlx5r_reg_moving_dmabuf(struct ib_pd *pd,
@@ -150,8 +196,7 @@ static struct ib_mr *mlx5r_reg_moving_dmabuf(struct ib_pd *pd,
 		return ERR_CAST(umem_dmabuf);
 
 	return mlx5r_create_dmabuf_mr(pd, umem_dmabuf, buffer->iova,
-				      buffer->access, MLX5_MKC_ACCESS_MODE_MTT,
-				      NULL);
+				      buffer->access, NULL);
 }
 
 static struct ib_mr *mlx5r_reg_dmabuf(struct ib_pd *pd,
@@ -231,6 +276,40 @@ struct ib_mr *mlx5r_reg_mr_buffer(struct ib_pd *pd,
 }
 
 /**
+ * mlx5r_reg_pinned_dmabuf_fd - reg_user_mr_dmabuf of a device without page faults
+ * @pd: protection domain
+ * @offset: where the region begins in the dma-buf, in bytes
+ * @length: length of the region in bytes
+ * @iova: address of the first byte
+ * @fd: the dma-buf
+ * @access: enum ib_access_flags, checked by the core
+ *
+ * An MR cannot follow its buffer, so the buffer is pinned.
+ *
+ * Context: process context of the user, may sleep. Takes and releases the
+ * reservation lock of the dma-buf.
+ *
+ * Return: the MR, or an ERR_PTR with an error of ib_mr_buffer_get_dmabuf() or of
+ * mlx5r_reg_mr_buffer()
+ */
+struct ib_mr *mlx5r_reg_pinned_dmabuf_fd(struct ib_pd *pd, u64 offset,
+					 u64 length, u64 iova, int fd,
+					 int access)
+{
+	struct ib_mr_buffer buffer;
+	struct ib_mr *ibmr;
+	int err;
+
+	err = ib_mr_buffer_get_dmabuf(&buffer, offset, length, iova, fd, access);
+	if (err)
+		return ERR_PTR(err);
+
+	ibmr = mlx5r_reg_mr_buffer(pd, &buffer, NULL);
+	ib_mr_buffer_put(&buffer);
+	return ibmr;
+}
+
+/**
  * mlx5r_rereg_in_place - change PD and access of an mkey by a UMR
  * @mr: a user MR; the caller excludes other verbs on it
  * @pd: protection domain of the MR after the rereg
@@ -257,7 +336,7 @@ int mlx5r_rereg_in_place(struct mlx5_ib_mr *mr, struct ib_pd *pd,
 
 	umem_dmabuf = to_ib_umem_dmabuf(mr->umem);
 	ib_umem_dmabuf_revoke_lock(umem_dmabuf);
-	if (umem_dmabuf->revoked)
+	if (umem_dmabuf->revoked || mr->mkey_destroyed)
 		err = -ENODEV;
 	else
 		err = mlx5r_umr_rereg_pd_access(mr, pd, access);

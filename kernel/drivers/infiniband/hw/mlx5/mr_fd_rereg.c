@@ -15,8 +15,8 @@
  *   new mkey of the same memory.
  *
  * The new MR is complete before the old one is touched, so an error leaves the old
- * one as it was, and mlx5 never has to set ib_mr.revoked.  The core then destroys
- * the old MR, which waits for the packets that use it.
+ * one as it was.  The core then destroys the old MR, which waits for the packets that
+ * use it.
  */
 
 #include <linux/dma-buf.h>
@@ -50,6 +50,8 @@ static struct ib_mr *mlx5r_rereg_move_umem(struct mlx5_ib_mr *mr,
 	}
 
 	mlx5r_mr_take_umem(mr);
+	/* If its destruction fails it has no memory and no access. */
+	mr->ibmr.revoked = true;
 	return new;
 }
 
@@ -188,8 +190,9 @@ struct ib_mr *mlx5r_rereg_keep_memory(struct mlx5_ib_mr *mr, int flags,
  * Context: process context, may sleep. Takes and releases the reservation lock of
  * a dma-buf.
  *
- * Return: as mlx5r_rereg_keep_memory(); -EOPNOTSUPP for an MR of Data Direct, which
- * is two mkeys, one on another function.
+ * Return: as mlx5r_rereg_keep_memory(), or mlx5r_reg_mr_buffer() for new memory;
+ * -EOPNOTSUPP to change an MR of Data Direct, which is two mkeys, one on another
+ * function.
  */
 struct ib_mr *mlx5_ib_rereg_user_mr_fd(struct ib_mr *ibmr, int flags,
 				       const struct ib_mr_buffer *buffer,
@@ -198,11 +201,11 @@ struct ib_mr *mlx5_ib_rereg_user_mr_fd(struct ib_mr *ibmr, int flags,
 {
 	struct mlx5_ib_mr *mr = to_mmr(ibmr);
 
-	if (mr->data_direct)
-		return ERR_PTR(-EOPNOTSUPP);
-
 	if (flags & IB_MR_REREG_TRANS)
 		return mlx5r_reg_mr_buffer(pd, buffer, &attrs->driver_udata);
+
+	if (mr->data_direct)
+		return ERR_PTR(-EOPNOTSUPP);
 
 	return mlx5r_rereg_keep_memory(mr, flags, pd, buffer->access,
 				       &attrs->driver_udata);

@@ -34,7 +34,7 @@ static struct rxe_mr_mem *new_mem(struct kunit *test)
 
 static struct rxe_mr *new_mr(struct kunit *test, struct ctx *ctx)
 {
-	struct rxe_mr *mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	struct rxe_mr *mr = kzalloc_obj(*mr);
 
 	KUNIT_ASSERT_NOT_NULL(test, mr);
 	KUNIT_ASSERT_EQ(test, 0, rxe_add_to_pool(&ctx->rxe.mr_pool, mr));

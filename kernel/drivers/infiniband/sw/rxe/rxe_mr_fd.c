@@ -168,7 +168,7 @@ struct ib_mr *rxe_mr_add_mem(struct ib_pd *ibpd, int access,
 	struct rxe_mr *mr;
 	int err;
 
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	mr = kzalloc_obj(*mr);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 
@@ -222,5 +222,42 @@ struct ib_mr *rxe_reg_user_mr_fd(struct ib_pd *ibpd,
 			    buffer->length);
 	if (IS_ERR(mr))
 		rxe_mr_mem_put(mem);
+	return mr;
+}
+
+/**
+ * rxe_reg_user_mr_dmabuf - the op reg_user_mr_dmabuf, by that with a buffer
+ * @ibpd: protection domain
+ * @offset: where the region begins in the dma-buf, in bytes
+ * @length: length of the region in bytes
+ * @iova: address of the first byte
+ * @fd: the dma-buf
+ * @access: enum ib_access_flags, checked by the core
+ * @dmah: DMA handle, or NULL
+ * @attrs: not used
+ *
+ * Context: as rxe_reg_user_mr_fd().
+ *
+ * Return: the MR, or an ERR_PTR: -EOPNOTSUPP: a DMA handle, which a device without DMA
+ * has no use for; or an error of ib_mr_buffer_get_dmabuf() or rxe_reg_user_mr_fd()
+ */
+struct ib_mr *rxe_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length,
+				     u64 iova, int fd, int access,
+				     struct ib_dmah *dmah,
+				     struct uverbs_attr_bundle *attrs)
+{
+	struct ib_mr_buffer buffer;
+	struct ib_mr *mr;
+	int err;
+
+	if (dmah)
+		return ERR_PTR(-EOPNOTSUPP);
+
+	err = ib_mr_buffer_get_dmabuf(&buffer, offset, length, iova, fd, access);
+	if (err)
+		return ERR_PTR(err);
+
+	mr = rxe_reg_user_mr_fd(ibpd, &buffer, attrs);
+	ib_mr_buffer_put(&buffer);
 	return mr;
 }

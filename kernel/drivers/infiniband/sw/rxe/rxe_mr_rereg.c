@@ -37,9 +37,15 @@ struct ib_mr *rxe_mr_replace(struct rxe_mr *old, struct ib_pd *pd, int access,
 {
 	struct rxe_mr *mr;
 
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	mr = kzalloc_obj(*mr);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
+
+	if (!rxe_mr_close(old)) {
+		rxe_dbg_mr(old, "mr has mw's bound\n");
+		kfree(mr);
+		return ERR_PTR(-EINVAL);
+	}
 
 	/* The same as for a registration, but with the old keys. */
 	rxe_mr_init_mem(access, mem, mr);
@@ -51,12 +57,6 @@ struct ib_mr *rxe_mr_replace(struct rxe_mr *old, struct ib_pd *pd, int access,
 	mr->ibmr.rkey = old->ibmr.rkey;
 	mr->lkey = old->lkey;
 	mr->rkey = old->rkey;
-
-	if (!rxe_mr_close(old)) {
-		rxe_dbg_mr(old, "mr has mw's bound\n");
-		kfree(mr);
-		return ERR_PTR(-EINVAL);
-	}
 
 	rxe_get(to_rpd(pd));
 	rxe_replace(old, mr);

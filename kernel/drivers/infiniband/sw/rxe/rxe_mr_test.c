@@ -10,6 +10,8 @@
  */
 
 #include <kunit/test.h>
+#include <linux/dma-buf.h>
+#include <linux/dma-resv.h>
 #include <linux/hmm.h>
 #include <linux/prandom.h>
 #include <rdma/ib_umem_fd.h>
@@ -198,6 +200,8 @@ struct mem {
 	const struct kind *kind;
 	struct rxe_mr mr;
 	struct ib_umem_vmap vmap;
+	struct dma_buf dmabuf;	/* of vmap; only its lock is used */
+	struct dma_resv resv;
 	struct ib_umem_odp odp;
 	unsigned long pfns[PAGES];
 	struct rnd_state rnd;
@@ -287,6 +291,9 @@ static void make_mapped(struct mem *mem)
 
 	mem->first = PAGE_SIZE + START;
 	mem->vmap.umem.is_vmap = 1;
+	mem->vmap.dmabuf = &mem->dmabuf;
+	mem->dmabuf.resv = &mem->resv;
+	dma_resv_init(&mem->resv);
 	iosys_map_set_vaddr(map, mem->block + PAGE_SIZE);
 	if (mem->kind->iomem)
 		iosys_map_set_vaddr_iomem(map, (void __iomem *)(mem->block + PAGE_SIZE));
@@ -301,6 +308,8 @@ static void free_mem(void *data)
 		mem->mr.mem->umem = NULL; /* not from the core */
 		rxe_mr_mem_put(mem->mr.mem);
 	}
+	if (mem->vmap.dmabuf)
+		dma_resv_fini(&mem->resv);
 }
 
 static void make_mr(struct kunit *test, struct mem *mem)
