@@ -484,7 +484,8 @@ struct race {
 	struct gpu_case *c;
 	atomic_bool over;
 	uint64_t random;
-	long moved, refused, taken, unexpected;
+	atomic_long moved;
+	long refused, taken, unexpected;
 };
 
 static void *keep_moving(void *arg)
@@ -511,13 +512,18 @@ static void *keep_moving(void *arg)
 	return NULL;
 }
 
+/*
+ * A device that pins the buffer lets it move only between two regions: every second time until
+ * it has, else for two milliseconds, so that a move may meet the end of one and the start of the
+ * other.
+ */
 TEST_F_TIMEOUT(gpu, moves_during_traffic_keep_the_bytes, 60)
 {
 	struct gpu_case *c = &self->c;
 	struct race r = { .c = c, .random = random_begin(random_seed(), 0) };
 	struct ibv_mr *mr = NULL;
+	long rounds = 0, moved;
 	pthread_t thread;
-	long rounds = 0;
 
 	ASSERT_EQ(0, pthread_create(&thread, NULL, keep_moving, &r));
 	while (rounds < 2 * MOVES || r.moved < MOVES) {
@@ -531,7 +537,10 @@ TEST_F_TIMEOUT(gpu, moves_during_traffic_keep_the_bytes, 60)
 			continue; /* the region follows */
 		mr_close(mr);
 		mr = NULL;
-		usleep(2000);
+		moved = r.moved;
+		do
+			usleep(2000);
+		while (rounds % 2 && r.moved == moved);
 	}
 	r.over = true;
 	pthread_join(thread, NULL);

@@ -135,6 +135,17 @@ TEST_F(way, vram_is_near_the_first_function)
 	one_way_reaches_vram(_metadata, self, false);
 }
 
+/* ACS at the port between them sends the second function's requests up to the host too. */
+TEST_F(way, vram_is_near_no_function)
+{
+	gpu_open(&self->buf, GPU_VRAM, SIZE, MRFD_GPU_ONLY);
+	for (int direct = 0; direct < 2; direct++) {
+		ASSERT_EQ(NULL, reg(self, &self->buf, direct));
+		ASSERT_EQ(EOPNOTSUPP, errno);
+		ASSERT_TRUE(gpu_at_rest(&self->buf));
+	}
+}
+
 /* With --late-data the bytes come long after the completion, unless a read asks for them. */
 TEST_F(way, late_data_need_a_flush)
 {

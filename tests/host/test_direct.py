@@ -106,6 +106,15 @@ class Direct(unittest.TestCase):
         self.assert_vram_has_pattern(guest)
         self.assertEqual(second, Traffic())
 
+    def test_port_with_acs_ends_the_way_of_the_second_function(self):
+        devices = ["connectx", "direct-slot", "gpu-slot"]
+        self.run_case("vram_is_near_the_second_function", devices, accel="tcg")
+        # Request redirection, at every root port of QEMU.
+        guest, _, second = self.run_case("vram_is_near_no_function", devices, accel="tcg",
+                                         append="pci=config_acs=1xx@pci:1b36:000c")
+        self.assertEqual(guest.console.count("Configured ACS to 0x0004"), 2)
+        self.assertEqual(second, Traffic())
+
     def test_late_data_need_a_flush(self):
         for case, ms in ("late_data_need_a_flush", "3600000"), ("late_data_come_by_themselves", "200"):
             with self.subTest(case=case):

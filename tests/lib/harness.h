@@ -13,16 +13,32 @@
 
 #include "lib/case.h"
 #include "lib/clock.h"
+#include "lib/stands.h"
+#include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <unistd.h>
 
 static inline void __attribute__((noreturn)) harness_jump(jmp_buf env, int value);
 
-/* The seconds that a case names are those of the debug kernel; see clock.h. */
+/* The end of a case that is over its time, and the end of the harness by the signal of a case. */
+static inline int harness_kill(pid_t pid, int signal)
+{
+	if (pid < 0)
+		say_where_group_stands(-pid);
+	return kill(pid, signal);
+}
+
+/*
+ * The harness waits for a case by poll(), for the seconds that the case names; see clock.h.
+ * selftest/library fails if another version of it waits in another way.
+ */
 #define longjmp harness_jump
-#define alarm(seconds) alarm(patience() * (seconds))
+#define kill harness_kill
+#define poll(fds, count, ms) poll(fds, count, patience() * (ms))
 #include "kselftest_harness.h"
-#undef alarm
+#undef poll
+#undef kill
 #undef longjmp
 
 /*

@@ -129,6 +129,12 @@ TEST_F(inner, child_fails)
 	printf("# the case goes on\n");
 }
 
+TEST_F_TIMEOUT(inner, case_is_slow, 1)
+{
+	sleep(2);
+	printf("# the case goes on\n");
+}
+
 FIXTURE(library)
 {
 };
@@ -146,19 +152,25 @@ struct outcome {
 	int status;
 };
 
-/* Run one inner case by itself. */
-static struct outcome run(const char *variant, const char *name)
+/* Run one inner case by itself, for PATIENCE times the seconds that it names. */
+static struct outcome run_for(int patience, const char *variant, const char *name)
 {
 	struct outcome outcome = {};
 	char command[256];
 	FILE *f;
 
-	snprintf(command, sizeof(command), "/proc/%d/exe -r inner.%s.%s 2>&1", getpid(), variant,
+	snprintf(command, sizeof(command),
+		 "MRFD_PATIENCE=%d /proc/%d/exe -r inner.%s.%s 2>&1", patience, getpid(), variant,
 		 name);
 	f = must(popen(command, "r"));
 	outcome.text[fread(outcome.text, 1, sizeof(outcome.text) - 1, f)] = 0;
 	outcome.status = pclose(f);
 	return outcome;
+}
+
+static struct outcome run(const char *variant, const char *name)
+{
+	return run_for(patience(), variant, name);
 }
 
 static bool says(const struct outcome *outcome, const char *text)
@@ -283,6 +295,25 @@ TEST_F(library, failed_helper_in_a_child_ends_the_child)
 	struct outcome o = run("setup_is_good", "child_fails");
 
 	EXPECT_SAYS(": nothing: No such file or directory\n", true);
+	EXPECT_SAYS("# the case goes on\n", true);
+	EXPECT_SAYS(TORN_DOWN, true);
+	EXPECT_SAYS(PASSES, true);
+}
+
+TEST_F(library, case_over_its_time_says_where_it_stands)
+{
+	struct outcome o = run_for(1, "setup_is_good", "case_is_slow");
+
+	EXPECT_SAYS("#     name: exe\n", true);
+	EXPECT_SAYS("#     sleeps in: hrtimer_nanosleep\n", true);
+	EXPECT_SAYS("# the case goes on\n", false);
+	EXPECT_SAYS(FAILS, true);
+}
+
+TEST_F(library, case_has_more_time_on_a_busy_machine)
+{
+	struct outcome o = run_for(30, "setup_is_good", "case_is_slow");
+
 	EXPECT_SAYS("# the case goes on\n", true);
 	EXPECT_SAYS(TORN_DOWN, true);
 	EXPECT_SAYS(PASSES, true);
