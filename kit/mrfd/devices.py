@@ -90,6 +90,6 @@ CONNECTX_TWO = replace(
 CONNECTX_DIRECT = replace(
     CONNECTX, name="connectx-direct", word="direct",
     title="the same model, dma-bufs by Data Direct", qemu=("connectx", "direct"),
-    can="reg_mr_fd native atomics new-keys rdma-cm mlx5-queues pci p2p direct")
+    can="reg_mr_fd native atomics new-keys rdma-cm mlx5-queues pci p2p dm dm-export direct")
 
 DEVICES = [RXE, CONNECTX, CONNECTX_PINNED, CONNECTX_TWO, CONNECTX_DIRECT]

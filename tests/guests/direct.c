@@ -8,6 +8,7 @@
 #include "lib/case.h"
 #include "lib/clock.h"
 #include "lib/device.h"
+#include "lib/dm.h"
 #include "lib/gpu.h"
 #include "lib/harness.h"
 #include "lib/memory.h"
@@ -16,12 +17,14 @@
 #include "lib/pattern.h"
 #include "lib/pieces.h"
 #include "lib/second.h"
+#include "lib/told.h"
 #include <infiniband/mlx5dv.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define SIZE (64 * PAGE)
+#define DM_SIZE (2 * PAGE)
 
 FIXTURE(way)
 {
@@ -341,6 +344,66 @@ TEST_F(way, each_card_has_its_own_function)
 		printf("card %d: %lu bytes\n", i, cards[i].bytes);
 	for (int i = 0; i < 2; i++)
 		card_close(&cards[i]);
+	other_close(&other);
+}
+
+/* By upstream's verb and by ours. */
+static struct ibv_mr *reg_dm(FIXTURE_DATA(way) *self, size_t size, int fd, bool ours)
+{
+	const int way = MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT;
+
+	return ours ? mlx5dv_reg_mr_fd(self->pair.pd, 0, size, IOVA, IBV_MR_FD_TYPE_DMABUF, fd,
+				       RWA, way) :
+		      mlx5dv_reg_dmabuf_mr(self->pair.pd, 0, size, IOVA, fd, RWA, way);
+}
+
+/*
+ * Memory on another card, behind the same switch: the second function reads and writes in that
+ * card's BAR.  It belongs to that card, which ends the access with the memory.
+ */
+TEST_F(way, device_memory_of_another_card)
+{
+	struct ibv_context *ctx;
+	struct other other;
+	struct dm dm;
+
+	other_open(&other);
+	ctx = device_open_named(other.name);
+	told_begin(self->ctx);
+	for (int ours = 0; ours < 2; ours++) {
+		struct ibv_mr *mr;
+		int fd, others;
+
+		dm_open_filled(&dm, ctx, DM_SIZE, 1);
+		fd = ibv_dm_export_dmabuf_fd(dm.dm);
+		ASSERT_LE(0, fd);
+		mr = must(reg_dm(self, DM_SIZE, fd, ours));
+		fill(self->host.cpu, DM_SIZE, 5);
+		ASSERT_FALSE(rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->host_mr,
+				     self->host.iova, DM_SIZE, IOVA, mr->rkey));
+		ASSERT_TRUE(dm_filled(&dm, 0, DM_SIZE, 5, "device memory"));
+		dm_fill(&dm, 0, DM_SIZE, 6);
+		ASSERT_FALSE(rdma_op(&self->pair, IBV_WR_RDMA_READ, self->host_mr,
+				     self->host.iova, DM_SIZE, IOVA, mr->rkey));
+		ASSERT_TRUE(filled(self->host.cpu, DM_SIZE, 6, "read"));
+		ASSERT_EQ(0, told(self->ctx, mr, &others));
+
+		dm_close(&dm);
+		EXPECT_EQ(1, told(self->ctx, mr, &others));
+		EXPECT_EQ(0, others);
+		dm_open_filled(&dm, ctx, DM_SIZE, 7);
+		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+			  rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->host_mr, self->host.iova,
+				  DM_SIZE, IOVA, mr->rkey));
+		EXPECT_TRUE(dm_untouched(&dm));
+		pair_connect_end(&self->pair, 0, IBV_MTU_1024, 0, 0);
+		pair_connect_end(&self->pair, 1, IBV_MTU_1024, 0, 0);
+		mr_close(mr);
+		dm_close(&dm);
+		close(fd);
+	}
+	EXPECT_TRUE(dm_budget_is_whole(ctx));
+	device_close(ctx);
 	other_close(&other);
 }
 

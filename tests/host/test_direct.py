@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
 """Data Direct leaves by the second function of the card: the model's counts say so to the byte,
-and a buffer that must stay in VRAM is reached only by the function that is near the GPU.  With
+and a buffer that must stay in VRAM is reached only by the function that is near the GPU.  It
+reaches the memory of another card too.  With
 --late-data a program that forgets its flush sees old bytes.
 
 So do the bytes of perftest, and the frames of the demo, which does not forget it."""
@@ -87,6 +88,11 @@ class Direct(unittest.TestCase):
         for found, many in zip((second, by_function(guest, "connectx-2")["second"]), wanted,
                                strict=True):
             self.assertEqual(found, Traffic(many, many))
+
+    def test_device_memory_of_another_card_is_reached_by_the_second_function(self):
+        _, _, second = self.run_case("device_memory_of_another_card",
+                                     ["connectx", "direct", "connectx-2"])
+        self.assertEqual(second, Traffic(2 * 8192, 2 * 8192), "by two verbs")
 
     def assert_vram_has_pattern(self, guest):
         at = guest.vram.find(pattern(SIZE, SEED))
