@@ -43,6 +43,15 @@ class Perftest(PerftestCase):
             for way in REGISTERED:
                 self.check("ib_write_lat", driver, way, "-s", "16384", size=16384)
 
+    def test_latency_tests_sleep_until_an_event(self):
+        """perftest arms a CQ before it polls what the event has told of."""
+        for transport in "RC", "UC", "UD":
+            with self.subTest(transport=transport):
+                self.run_pair("ib_send_lat", drm("vgem"), drm("vgem"), "-e", "-c", transport,
+                              "-n", str(COUNT), "-s", "1024")
+        self.run_pair("ib_read_lat", drm("vgem"), drm("vgem"), "-e", "-n", str(COUNT),
+                      "-s", "1024")
+
     def test_each_queue_pair_may_have_its_own_mr(self):
         self.check("ib_write_bw", "vgem", "fd", "-q", "4", "--mr_per_qp", "-s", "4096",
                    size=4096, queue_pairs=4)

@@ -13,6 +13,12 @@
  * access leaves the buffer.  A CQ that has no room, or whose memory is gone, is in error:
  * one CQ error event, and then nothing more.
  *
+ * An event tells of every completion that is there.  So a request is answered at once only if
+ * there is one that the guest has not polled and no event has told of (last_notified_index);
+ * after a request the guest polls what is left.
+ *
+ * A collapsed CQ writes every completion into its first entry: its guest wants the newest only.
+ *
  * A resize writes a last entry of opcode 5 into the old buffer.  It takes one index, and
  * the guest copies what it has not polled to the index after, in the new buffer.
  */
@@ -93,7 +99,7 @@ static int cq_room(struct cq *cq)
 static int cq_write(struct cq *cq, const struct mlx5_cqe64 *cqe)
 {
 	static const u8 padding[CQE_BYTES];
-	uint64_t index = cq->producer & (cq_size(cq) - 1), owner;
+	uint64_t index = cq->collapsed ? 0 : cq->producer & (cq_size(cq) - 1), owner;
 	uint64_t offset = index * cq->entry_size + cq->entry_size - CQE_BYTES;
 	u8 op_own = (cqe->op_own & ~MLX5_CQE_OWNER_MASK) | (cq->producer >> cq->log_size & 1);
 	int err = 0;
@@ -149,6 +155,7 @@ static void cq_fire(struct cq *cq)
 	cq_moderation_stop(cq);
 	cq->arm = CQ_FIRED;
 	cq->fired_sn = cq->arm_sn;
+	cq->notified = cq->producer;
 	cq_send_event(cq);
 }
 
@@ -191,8 +198,9 @@ void cq_push(struct cq *cq, const struct mlx5_cqe64 *cqe, bool solicited)
 }
 
 /*
- * The guest has seen the completions before CI and wants an event for the next one, or
- * the next solicited one.  If that one is there already, the event comes at once.
+ * The guest has seen the completions before CI, and those of which an event has told are no
+ * news.  It wants an event for the next one, or the next solicited one.  If that one is there
+ * already, the event comes at once.
  *
  * The sequence number counts the events that the guest has taken note of.  With that of
  * the last event, this doorbell was rung before the guest saw it; it will look at the CQ
@@ -203,7 +211,7 @@ void cq_doorbell(struct hca *hca, uint32_t value, uint32_t number)
 	struct cq *cq = cq_get(hca, number & INDEX_MASK);
 	bool only_solicited = value & DB_SOLICITED;
 	u8 sn = value >> 28 & 3;
-	uint32_t unseen;
+	uint32_t unseen, news;
 
 	if (!cq || cq->error || (cq->arm == CQ_FIRED && sn == cq->fired_sn))
 		return;
@@ -215,7 +223,10 @@ void cq_doorbell(struct hca *hca, uint32_t value, uint32_t number)
 	if (cq->arm == CQ_ARMED && only_solicited)
 		return;
 	cq->arm = only_solicited ? CQ_ARMED_SOLICITED : CQ_ARMED;
-	if (only_solicited ? unseen > cq->producer - cq->solicited : unseen)
+	news = cq->producer - cq->notified;
+	if (news > unseen)
+		news = unseen;
+	if (only_solicited ? news > cq->producer - cq->solicited : news)
 		cq_fire(cq);
 }
 
@@ -264,9 +275,8 @@ static enum cmd_status cq_check(struct hca *hca, struct cmd *cmd, const void *cq
 {
 	const struct eq *eq = eq_get(hca, IFC_GET(cqc, cqc, c_eqn_or_apu_element));
 
-	if (IFC_GET(cqc, cqc, apu_cq) || IFC_GET(cqc, cqc, cc) ||
-	    IFC_GET(cqc, cqc, cqe_comp_en) || IFC_GET(cqc, cqc, cq_period_mode) ||
-	    IFC_GET(cqc, cqc, scqe_break_moderation_en))
+	if (IFC_GET(cqc, cqc, apu_cq) || IFC_GET(cqc, cqc, cqe_comp_en) ||
+	    IFC_GET(cqc, cqc, cq_period_mode) || IFC_GET(cqc, cqc, scqe_break_moderation_en))
 		return REFUSE(cmd, CMD_BAD_PARAM, "a CQ of a kind that is not offered");
 	if (IFC_GET64(cqc, cqc, dbr_addr) & 7)
 		return REFUSE(cmd, CMD_BAD_PARAM, "doorbell record at %#llx",
@@ -288,6 +298,7 @@ static void cq_init(struct cq *cq, struct hca *hca, const void *cqc)
 	cq->max_count = IFC_GET(cqc, cqc, cq_max_count);
 	cq->period_us = IFC_GET(cqc, cqc, cq_period);
 	cq->ignore_overrun = IFC_GET(cqc, cqc, oi);
+	cq->collapsed = IFC_GET(cqc, cqc, cc);
 	cq->fired_sn = NO_EVENT_YET;
 	cq->eq = eq_get(hca, IFC_GET(cqc, cqc, c_eqn_or_apu_element));
 	cq->uar = hca_uar(hca, 0, IFC_GET(cqc, cqc, uar_page));
@@ -392,6 +403,7 @@ static enum cmd_status cmd_query_cq(struct hca *hca, struct cmd *cmd)
 	IFC_SET(cqc, cqc, oi, cq->ignore_overrun);
 	IFC_SET(cqc, cqc, cq_period, cq->period_us);
 	IFC_SET(cqc, cqc, cq_max_count, cq->max_count);
+	IFC_SET(cqc, cqc, last_notified_index, cq->notified);
 	IFC_SET(cqc, cqc, last_solicit_index, cq->solicited);
 	IFC_SET(cqc, cqc, consumer_counter, cq->consumer);
 	IFC_SET(cqc, cqc, producer_counter, cq->producer);
@@ -456,6 +468,8 @@ static enum cmd_status cq_resize(struct cq *cq, struct cmd *cmd, const void *cqc
 
 	if (fields != RESIZE_FIELDS || IFC_GET(modify_cq_in, cmd->in, cq_umem_valid))
 		return REFUSE(cmd, CMD_BAD_PARAM, "resize, fields %#x", fields);
+	if (cq->collapsed)
+		return REFUSE(cmd, CMD_BAD_PARAM, "resize of a collapsed CQ");
 	status = cq_check_size(cmd, cqc);
 	if (!status)
 		status = cq_check_fit(cq, cmd, log_size);

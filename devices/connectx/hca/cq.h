@@ -25,13 +25,14 @@ struct cq {
 	uint32_t producer;
 	uint32_t consumer;		/* as last read from the doorbell record */
 	uint32_t solicited;		/* producer after the last solicited completion */
+	uint32_t notified;		/* producer when the last event was sent */
 	struct eq *eq;
 	struct uar *uar;
 	struct list waits;		/* of eq->waiting */
 	unsigned int users;		/* QPs, SRQs */
 	enum { CQ_FIRED, CQ_ARMED, CQ_ARMED_SOLICITED } arm;
 	u8 arm_sn, fired_sn;		/* sequence number of the arm, and of the last event */
-	bool error, ignore_overrun;
+	bool error, ignore_overrun, collapsed;
 	/* Moderation: an event after so many completions, or so long after the first. */
 	uint32_t max_count, period_us, count;
 	struct timer moderation;

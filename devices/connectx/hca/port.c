@@ -241,6 +241,12 @@ static enum cmd_status cmd_query_vport_state(struct hca *hca, struct cmd *c)
 	return CMD_OK;
 }
 
+/* One port is no link aggregation: the state and all ports are 0. */
+static enum cmd_status cmd_query_lag(struct hca *hca, struct cmd *c)
+{
+	return CMD_OK;
+}
+
 static void clear_traffic(struct port *p)
 {
 	memset(p->count.in, 0, sizeof(p->count.in));
@@ -472,6 +478,7 @@ const struct cmd_op port_ops[] = {
 	CMD_OP(QUERY_HCA_VPORT_PKEY, query_hca_vport_pkey),
 	CMD_OP(QUERY_VPORT_STATE, query_vport_state),
 	CMD_OP(QUERY_VPORT_COUNTER, query_vport_counter),
+	CMD_OP(QUERY_LAG, query_lag),
 	CMD_OP(ACCESS_REG, access_register, .early = true),
 	CMD_OP(MAD_IFC, mad_ifc),
 	{ },

@@ -237,6 +237,19 @@ static void vport_counters_are_read_and_cleared(void **state)
 		assert_int_equal(hca->port.count.in[i].packets + hca->port.count.out[i].octets, 0);
 }
 
+/* UCX asks before it uses a port. */
+static void port_is_in_no_link_aggregation(void **state)
+{
+	static const u8 none[IFC_BYTES(lagc)];
+	u8 in[IFC_BYTES(query_lag_in)] = { 0 }, lag[IFC_BYTES(query_lag_out)];
+
+	assert_int_equal(run(*state, MLX5_CMD_OP_QUERY_LAG, 0, in, sizeof(in), lag, sizeof(lag)),
+			 CMD_OK);
+	assert_memory_equal(IFC_PTR(query_lag_out, lag, ctx), none, sizeof(none));
+	assert_int_equal(run(*state, MLX5_CMD_OP_QUERY_LAG, 0, in, sizeof(in), lag,
+			     sizeof(lag) - 1), CMD_BAD_OUTPUT_LEN);
+}
+
 /* The performance agent's Set: each bit of CounterSelect clears its own. */
 static void each_select_bit_clears_its_counter(void **state)
 {
@@ -412,6 +425,7 @@ int main(void)
 		T(port_change_sends_its_events),
 		T(registers_answer_and_bad_ones_are_refused),
 		T(vport_counters_are_read_and_cleared),
+		T(port_is_in_no_link_aggregation),
 		T(each_select_bit_clears_its_counter),
 		T(qps_join_and_leave_multicast_groups),
 		T(attach_beyond_the_limits_is_refused),
