@@ -94,6 +94,7 @@ static void srq_check_limit(struct srq *srq, uint16_t left)
 int srq_take(struct srq *srq, struct recv_wqe *r)
 {
 	uint32_t size = 1u << srq->log_size, counter;
+	const size_t link = srq->bare ? 0 : LINK_BYTES;
 	uint16_t posted, index, next;
 	u8 wqe[RECV_WQE_MAX];
 
@@ -117,10 +118,8 @@ int srq_take(struct srq *srq, struct recv_wqe *r)
 		if (next >= size)
 			return srq_fail(srq, "a link leads out of the queue");
 		srq->head = next;
-		recv_parse(r, wqe + LINK_BYTES, srq->stride - LINK_BYTES);
-	} else {
-		recv_parse(r, wqe, srq->stride);
 	}
+	recv_parse(r, wqe + link, srq->stride - link);
 	r->index = index;
 	srq->taken++;
 	srq_check_limit(srq, posted - 1);

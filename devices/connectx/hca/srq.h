@@ -9,6 +9,7 @@
 #define CONNECTX_SRQ_H
 
 #include "cmd.h"
+#include "devx.h"
 #include "queue.h"
 
 struct cq;
@@ -30,8 +31,10 @@ struct srq {
 	uint32_t number;
 	uint16_t uid;
 	bool xrc;
-	bool cyclic;			/* an RMP whose WQEs lie in order, and have no link */
+	bool cyclic;			/* an RMP whose WQEs lie in order */
+	bool bare;			/* and have not even the room of a link */
 	struct queue_buf buf;
+	struct umem_use umems;		/* where buffer and doorbell record are, if there */
 	uint32_t log_size, stride;
 	uint64_t doorbell;
 	uint32_t pd, xrcd, user_index;

@@ -7,7 +7,7 @@
  * number alone.  A command for one kind does not find the other kind.
  *
  * What CREATE accepts keeps srq_take() inside the buffer: the stride is a power of two up
- * to RECV_WQE_MAX, and the list of pages covers size times stride.
+ * to RECV_WQE_MAX, and the list of pages, or the umem, covers size times stride.
  */
 #include "cmd.h"
 #include "cq.h"
@@ -28,11 +28,45 @@ static struct srq *srq_of_kind(struct hca *hca, const struct cmd *cmd, uint32_t 
 	return srq && srq->xrc == xrc && uid_owns(cmd->uid, srq->uid) ? srq : NULL;
 }
 
+/* Where the memory of a new SRQ is: in pages that the command lists, or in umems. */
+struct srq_memory {
+	size_t fixed;			/* of the command, before the list */
+	unsigned int log_page, page_offset;
+	bool buffer_in_umem, doorbell_in_umem;
+	uint32_t buffer, doorbell;	/* the umems */
+	uint64_t offset;		/* in that of the buffer */
+};
+
+static void srq_unmap(struct srq *srq)
+{
+	queue_buf_free(srq->hca, &srq->buf);
+	umem_put(&srq->umems);
+}
+
+static enum cmd_status srq_map(struct srq *srq, struct cmd *cmd, const struct srq_memory *m)
+{
+	uint64_t bytes = (uint64_t)srq->stride << srq->log_size;
+	enum cmd_status status;
+
+	if (m->buffer_in_umem)
+		status = umem_buffer(srq->hca, cmd, &srq->umems, m->buffer, m->offset, bytes, false,
+				     &srq->buf);
+	else
+		status = queue_buf_init(srq->hca, cmd, &srq->buf, m->fixed, m->log_page,
+					m->page_offset, bytes);
+	if (status || !m->doorbell_in_umem)
+		return status;
+	status = umem_doorbell(srq->hca, cmd, &srq->umems, m->doorbell, &srq->doorbell);
+	if (status)
+		srq_unmap(srq);
+	return status;
+}
+
 static void srq_free(struct srq *srq)
 {
 	if (srq->cq)
 		srq->cq->users--;
-	queue_buf_free(srq->hca, &srq->buf);
+	srq_unmap(srq);
 	hca_free_memory(srq->hca, srq, sizeof(*srq));
 }
 
@@ -63,10 +97,9 @@ static enum cmd_status srq_check(const struct srq *srq, struct cmd *cmd)
 	return CMD_OK;
 }
 
-/* A copy of TEMPLATE with a number and a buffer. */
-static enum cmd_status srq_create(struct cmd *cmd, const struct srq *template, size_t fixed,
-				  unsigned int log_page, unsigned int page_offset,
-				  struct srq **created)
+/* A copy of TEMPLATE with a number and its memory. */
+static enum cmd_status srq_create(struct cmd *cmd, const struct srq *template,
+				  const struct srq_memory *memory, struct srq **created)
 {
 	struct hca *hca = template->hca;
 	enum cmd_status status = srq_check(template, cmd);
@@ -79,14 +112,13 @@ static enum cmd_status srq_create(struct cmd *cmd, const struct srq *template, s
 	if (!srq)
 		return REFUSE(cmd, CMD_NO_RESOURCES, "no memory for an SRQ");
 	*srq = *template;
-	status = queue_buf_init(hca, cmd, &srq->buf, fixed, log_page, page_offset,
-				(uint64_t)srq->stride << srq->log_size);
+	status = srq_map(srq, cmd, memory);
 	if (status)
 		goto free_srq;
 	number = table_add(&hca->srqs, srq);
 	if (number < 0) {
 		status = REFUSE(cmd, CMD_NO_RESOURCES, "no number for an SRQ");
-		goto free_buf;
+		goto unmap;
 	}
 	srq->number = number;
 	if (srq->cq)
@@ -96,8 +128,8 @@ static enum cmd_status srq_create(struct cmd *cmd, const struct srq *template, s
 	*created = srq;
 	return CMD_OK;
 
-free_buf:
-	queue_buf_free(hca, &srq->buf);
+unmap:
+	srq_unmap(srq);
 free_srq:
 	hca_free_memory(hca, srq, sizeof(*srq));
 	return status;
@@ -143,8 +175,8 @@ static uint16_t srq_posted(const struct srq *srq)
 }
 
 /*
- * A cyclic RMP has no links, and it says so twice: its WQEs lie in order, and are bare data
- * segments.  The other kinds are for packets.
+ * A cyclic RMP has its WQEs in order.  They may have the segment of a link all the same, which
+ * is then not looked at (UCX), or be bare data segments.  The other kinds are for packets.
  */
 static enum cmd_status rmp_check(struct cmd *cmd, const void *rmpc, const void *wq)
 {
@@ -153,10 +185,8 @@ static enum cmd_status rmp_check(struct cmd *cmd, const void *rmpc, const void *
 
 	if (IFC_GET(rmpc, rmpc, state) != MLX5_RMPC_STATE_RDY)
 		return REFUSE(cmd, CMD_BAD_PARAM, "state %u", IFC_GET(rmpc, rmpc, state));
-	if (type != (bare ? MLX5_WQ_TYPE_CYCLIC : MLX5_WQ_TYPE_LINKED_LIST))
+	if (type != MLX5_WQ_TYPE_CYCLIC && (type != MLX5_WQ_TYPE_LINKED_LIST || bare))
 		return REFUSE(cmd, CMD_BAD_PARAM, "work queue of type %u", type);
-	if (IFC_GET(wq, wq, wq_umem_valid) || IFC_GET(wq, wq, dbr_umem_valid))
-		return REFUSE(cmd, CMD_BAD_PARAM, "work queue by umem");
 	return CMD_OK;
 }
 
@@ -168,11 +198,22 @@ static enum cmd_status cmd_create_rmp(struct hca *hca, struct cmd *cmd)
 		.hca = hca,
 		.uid = cmd->uid,
 		.cyclic = IFC_GET(wq, wq, wq_type) == MLX5_WQ_TYPE_CYCLIC,
+		.bare = IFC_GET(rmpc, rmpc, basic_cyclic_rcv_wqe),
 		.log_size = IFC_GET(wq, wq, log_wq_sz),
 		.stride = 1u << IFC_GET(wq, wq, log_wq_stride),
 		.doorbell = IFC_GET64(wq, wq, dbr_addr),
 		.pd = IFC_GET(wq, wq, pd),
 		.limit = IFC_GET(wq, wq, lwm),
+	};
+	const struct srq_memory memory = {
+		.fixed = IFC_BYTES(create_rmp_in),
+		.log_page = IFC_GET(wq, wq, log_wq_pg_sz),
+		.page_offset = IFC_GET(wq, wq, page_offset),
+		.buffer_in_umem = IFC_GET(wq, wq, wq_umem_valid),
+		.doorbell_in_umem = IFC_GET(wq, wq, dbr_umem_valid),
+		.buffer = IFC_GET(wq, wq, wq_umem_id),
+		.doorbell = IFC_GET(wq, wq, dbr_umem_id),
+		.offset = IFC_GET64(wq, wq, wq_umem_offset),
 	};
 	enum cmd_status status = rmp_check(cmd, rmpc, wq);
 	struct srq *srq;
@@ -180,8 +221,7 @@ static enum cmd_status cmd_create_rmp(struct hca *hca, struct cmd *cmd)
 	if (status)
 		return status;
 	memcpy(template.context, rmpc, IFC_BYTES(rmpc));
-	status = srq_create(cmd, &template, IFC_BYTES(create_rmp_in),
-			    IFC_GET(wq, wq, log_wq_pg_sz), IFC_GET(wq, wq, page_offset), &srq);
+	status = srq_create(cmd, &template, &memory, &srq);
 	if (!status)
 		IFC_SET(create_rmp_out, cmd->out, rmpn, srq->number);
 	return status;
@@ -262,15 +302,18 @@ static enum cmd_status cmd_create_xrc_srq(struct hca *hca, struct cmd *cmd)
 		.cq = cq_of_user(hca, cmd->uid, IFC_GET(xrc_srqc, xrc, cqn)),
 		.limit = IFC_GET(xrc_srqc, xrc, lwm),
 	};
+	const struct srq_memory memory = {
+		.fixed = IFC_BYTES(create_xrc_srq_in),
+		.log_page = IFC_GET(xrc_srqc, xrc, log_page_size),
+		.page_offset = IFC_GET(xrc_srqc, xrc, page_offset),
+	};
 	enum cmd_status status = xrc_check(hca, cmd, xrc);
 	struct srq *srq;
 
 	if (status)
 		return status;
 	memcpy(template.context, xrc, IFC_BYTES(xrc_srqc));
-	status = srq_create(cmd, &template, IFC_BYTES(create_xrc_srq_in),
-			    IFC_GET(xrc_srqc, xrc, log_page_size),
-			    IFC_GET(xrc_srqc, xrc, page_offset), &srq);
+	status = srq_create(cmd, &template, &memory, &srq);
 	if (status)
 		return status;
 	if (IFC_GET(xrc_srqc, xrc, user_index_equal_xrc_srqn)) {

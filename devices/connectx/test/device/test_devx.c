@@ -5,6 +5,7 @@
 #include "caps.h"
 #include "cq.h"
 #include "qp.h"
+#include "srq.h"
 
 static enum cmd_status destroy_uctx(uint32_t uid)
 {
@@ -250,6 +251,78 @@ static void doorbells_stay_inside_their_umem(void **state)
 	}
 }
 
+/* CREATE_RMP as UCX makes it: the WQEs in order, with room for links, 2048 bytes of them. */
+static void *rmp_in(const struct process *p, const struct memory *buf, const struct memory *db)
+{
+	void *rmpc = IFC_PTR(create_rmp_in, in, ctx), *wq = IFC_PTR(rmpc, rmpc, wq);
+
+	memset(in, 0, 1024);
+	IFC_SET(rmpc, rmpc, state, MLX5_RMPC_STATE_RDY);
+	IFC_SET(wq, wq, wq_type, MLX5_WQ_TYPE_CYCLIC);
+	IFC_SET(wq, wq, log_wq_sz, 5);
+	IFC_SET(wq, wq, log_wq_stride, 6);
+	IFC_SET(wq, wq, pd, p->pd);
+	IFC_SET(wq, wq, wq_umem_valid, 1);
+	IFC_SET(wq, wq, wq_umem_id, buf->umem);
+	IFC_SET(wq, wq, dbr_umem_valid, 1);
+	IFC_SET(wq, wq, dbr_umem_id, db->umem);
+	return wq;
+}
+
+static void receive_pools_stay_inside_their_umem(void **state)
+{
+	static const struct { uint64_t buffer, doorbell; enum cmd_status status; } table[] = {
+		{ 0, 0, CMD_OK }, { 64, 8, CMD_OK }, { 32, 0, CMD_BAD_PARAM },
+		{ 2 * 4096 - 256 - 2048, 4096 - 16, CMD_OK },
+		{ 2 * 4096 - 256 - 2048 + 64, 0, CMD_BAD_PARAM },
+		{ 0, 4096 - 8, CMD_BAD_PARAM }, { 0, 2, CMD_BAD_PARAM },
+		{ -64ull, 0, CMD_BAD_PARAM }, { 0, -8ull, CMD_BAD_PARAM },
+	};
+	struct process p = make_process(), other = make_process();
+	struct memory buf = make_memory(p.uid, 2, 256, false), db = make_memory(p.uid, 1, 8, false);
+	struct memory foreign = make_memory(other.uid, 2, 0, true);
+	size_t memory = hca->memory;
+
+	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+		void *wq = rmp_in(&p, &buf, &db);
+		struct recv_wqe r;
+		struct srq *srq;
+
+		IFC_SET64(wq, wq, wq_umem_offset, table[i].buffer);
+		IFC_SET64(wq, wq, dbr_addr, table[i].doorbell);
+		assert_int_equal(run(p.uid, MLX5_CMD_OP_CREATE_RMP), table[i].status);
+		if (table[i].status) {
+			assert_int_equal(hca->memory, memory);
+			continue;
+		}
+		srq = srq_get(hca, IFC_GET(create_rmp_out, out, rmpn));
+		for (uint32_t n = 0; n < 40; n++) {
+			u8 *wqe = memory_at(&buf, table[i].buffer + n % 32 * 64);
+
+			memset(wqe, 0xff, 16);		/* a link that leads out of the queue */
+			put_be32(wqe + 16, 100 + n);
+			put_be32(wqe + 20, 7);
+			put_be32(memory_at(&db, table[i].doorbell), n + 1);
+			assert_int_equal(srq_take(srq, &r), 1);
+			assert_int_equal(r.index, n % 32);
+			assert_int_equal(r.seg[0].len, 100 + n);
+		}
+		assert_int_equal(destroy(p.uid, MLX5_CMD_OP_DESTROY_UMEM, buf.umem),
+				 CMD_BAD_RES_STATE);
+		assert_int_equal(destroy(p.uid, MLX5_CMD_OP_DESTROY_UMEM, db.umem),
+				 CMD_BAD_RES_STATE);
+		assert_int_equal(destroy(p.uid, MLX5_CMD_OP_DESTROY_RMP, srq->number), CMD_OK);
+		assert_int_equal(hca->memory, memory);
+	}
+	rmp_in(&p, &foreign, &db);
+	assert_int_equal(run(p.uid, MLX5_CMD_OP_CREATE_RMP), CMD_BAD_RES);
+	rmp_in(&p, &buf, &foreign);
+	assert_int_equal(run(p.uid, MLX5_CMD_OP_CREATE_RMP), CMD_BAD_RES);
+	assert_int_equal(hca->memory, memory);
+	assert_int_equal(destroy(p.uid, MLX5_CMD_OP_DESTROY_UMEM, buf.umem), CMD_OK);
+	assert_int_equal(destroy(p.uid, MLX5_CMD_OP_DESTROY_UMEM, db.umem), CMD_OK);
+}
+
 /* The umem begins at byte 256 of its first page. */
 static void keys_stay_inside_their_umem(void **state)
 {
@@ -469,6 +542,7 @@ int main(void)
 		TEST(hostile_create_umem_is_refused),
 		TEST(queues_stay_inside_their_umem),
 		TEST(doorbells_stay_inside_their_umem),
+		TEST(receive_pools_stay_inside_their_umem),
 		TEST(keys_stay_inside_their_umem),
 		TEST(create_with_foreign_objects_is_bad_res),
 		TEST(commands_on_foreign_objects_are_bad_res),

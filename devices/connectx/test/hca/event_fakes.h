@@ -253,7 +253,7 @@ static int fakes_setup(void **state)
 	hca->raise = fake_raise;
 	table_init(&hca->eqs, 1, 5);
 	table_init(&hca->cqs, 0x80, 40);
-	table_init(&hca->srqs, 0x20, 4);
+	table_init(&hca->srqs, 0x20, 5);
 	return 0;
 }
 
