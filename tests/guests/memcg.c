@@ -19,7 +19,7 @@
  * memory.stat is exact only after more than 64 updates for each CPU, here pages; guests have
  * two CPUs.
  */
-#define SIZE (512 * PAGE)
+#define SIZE (256 * PAGE)	/* all that rxe has by default */
 /* What else the kernel allocates for a DM: objects, page tables. */
 #define MORE (32 * PAGE)
 #define CGROUPS "/tmp/cgroups"
