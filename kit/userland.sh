@@ -6,7 +6,10 @@
 
 suite=trixie
 
-userland_packages() { grep -v '^ *#' "$top/kit/userland.packages"; }
+# The list of its packages; programs.packages is for guests only (scripts/rootfs --programs).
+userland_list=userland.packages
+
+userland_packages() { grep -v '^ *#' "$top/kit/$userland_list"; }
 
 # debian_mirror: print where Debian comes from: DEBIAN_MIRROR, or what the host's apt uses,
 # as apt itself reads its configuration.

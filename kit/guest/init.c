@@ -13,6 +13,7 @@
  *	tty=ROWS COLS	the command has the terminal hvc0
  *	stdin=1		the command reads what the host writes to the output port
  *	modules=PATH	the kernel's modules, which become /lib/modules/VERSION
+ *	config=PATH	its configuration, which becomes /boot/config-VERSION: programs read it
  *	load=PATH	a module of the initramfs, loaded before anything else; repeated, in order
  *
  * The root is an overlay: the host's userland by 9p, read-only, under a tmpfs.
@@ -56,7 +57,7 @@
 #define SHARE "trans=virtio,version=9p2000.L,msize=512000,cache=loose"
 
 static int status_port = STDERR_FILENO, output_port;
-static const char *dir, *cwd, *host, *tty, *modules;
+static const char *dir, *cwd, *host, *tty, *modules, *config_file;
 static char **env, **words;
 static bool has_stdin;
 static unsigned long long output_size;
@@ -134,6 +135,8 @@ static void read_config(void)
 			tty = value;
 		else if (!strcmp(p, "modules"))
 			modules = value;
+		else if (!strcmp(p, "config"))
+			config_file = value;
 		else if (!strcmp(p, "load"))
 			load_module(value);
 		else if (!strcmp(p, "stdin"))
@@ -159,16 +162,18 @@ static void mount_on(const char *source, const char *target, const char *type,
 		fail("cannot mount", target);
 }
 
-/* In the new root. */
-static void link_modules(void)
+/* In the new root: what is named after the kernel's release, if there is any. */
+static void link_by_release(const char *target, const char *folder, const char *prefix)
 {
 	struct utsname kernel;
 	char path[256];
 
+	if (!target)
+		return;
 	uname(&kernel);
-	snprintf(path, sizeof(path), "/lib/modules/%s", kernel.release);
-	mkdir("/lib/modules", 0755);
-	if (symlink(modules, path))
+	snprintf(path, sizeof(path), "%s/%s%s", folder, prefix, kernel.release);
+	mkdir(folder, 0755);
+	if (symlink(target, path))
 		fail("cannot make", path);
 }
 
@@ -198,8 +203,8 @@ static void make_root(void)
 	if (symlink("/proc/self/fd", "/dev/fd") || symlink("fd/0", "/dev/stdin") ||
 	    symlink("fd/1", "/dev/stdout") || symlink("fd/2", "/dev/stderr"))
 		fail("cannot make", "/dev/fd");
-	if (modules)
-		link_modules();
+	link_by_release(modules, "/lib/modules", "");
+	link_by_release(config_file, "/boot", "config-");
 }
 
 static void prepare(void)

@@ -201,6 +201,7 @@ class Guest:
     devices   what QEMU's -device takes, or names of topology.py: "connectx", "direct" is its
               function for Data Direct; "gpu", and then there is vram, its memory as a mmap.mmap
     append    more for the kernel's command line
+    root      its userland, a name of products.ROOTS
     links     the network: a list of connected sockets (see network()); mac: its number there
     fabric    the socket of a fabric.Fabric; without one its ConnectX is alone
     setup     words put before the command in the guest (see network_setup())
@@ -221,13 +222,13 @@ class Guest:
     def __init__(self, command, *, name="guest", kernel="base", memory="1G", cpus=CPUS,
                  devices=(), append="", env=None, timeout=600, log_dir=None, links=(),
                  mac=0, fabric=None, setup=(), output=None, stdin=False, tty=None, allow=(),
-                 icount=False, accel=None, model=(), gdb=None):
+                 icount=False, accel=None, model=(), gdb=None, root="kit"):
         self.command, self.name, self.kernel = list(command), name, kernel
         self.memory, self.cpus, self.devices, self.append = memory, cpus, list(devices), append
         self.env, self.timeout, self.links, self.mac = dict(env or {}), timeout, list(links), mac
         self.setup, self.on_output, self.stdin, self.tty = list(setup), output, stdin, tty
         self.allow, self.icount, self.accel = list(allow), icount, accel
-        self.model, self.gdb = list(model), gdb
+        self.model, self.gdb, self.root = list(model), gdb, root
         self.log_dir, self.fabric, self.log = log_dir, fabric, "console.log"
         self.status, self.reports, self.why, self.vram = None, [], None, None
         self._output, self._console, self._process = bytearray(), bytearray(), None
@@ -377,6 +378,8 @@ class Guest:
         if (self.kernel in products.KERNELS and topology.has_connectx(self.devices)
                 or self.kernel in products.WITH_MODULES):
             yield f"modules={products.kernel_modules(self.kernel)}"
+        if products.kernel_config(self.kernel):
+            yield f"config={products.kernel_config(self.kernel)}"
         for name, _ in products.boot_modules(self.kernel):
             yield f"load=/{name}"
         for item in env.items():
@@ -412,7 +415,7 @@ class Guest:
                   "-device", "virtio-serial-pci", "-device", "virtio-rng-pci",
                   "-device", "virtserialport,nr=1,chardev=status", "-device",
                   f"{'virtconsole' if self.tty else 'virtserialport'},nr=2,chardev=out"]
-        words += share("root", products.tool("rootfs")) + share("project", TOP)
+        words += share("root", products.tool(*products.ROOTS[self.root])) + share("project", TOP)
         words += self._network_words()
         return words + topology.qemu_words(self.devices, self._files[2] if self.vram else None)
 

@@ -24,6 +24,8 @@ NAMED = {**{name: ["kernel", *options] for name, options in KERNELS.items()},
          "debian": ["debian-kernel"]}
 # Kernels of which every guest needs modules.
 WITH_MODULES = ("modular", "debian")
+# The userlands of guests, by the program that makes them.
+ROOTS = {"kit": ["rootfs"], "programs": ["rootfs", "--programs"]}
 # Of Debian's kernel, what finds the root of a guest and its ports.
 BOOT_MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
 
@@ -97,6 +99,15 @@ def kernel_modules(kernel="base"):
     """The directory of a kernel's modules, as a path inside; they are built if needed."""
     image = tool(*NAMED[kernel], "--modules") if kernel in KERNELS else kernel_image(kernel)
     return inside(os.path.join(os.path.dirname(image), "modules"))
+
+
+@functools.cache
+def kernel_config(kernel="base"):
+    """The configuration of a kernel that has a name, as a path inside; None: it is not known."""
+    if kernel not in NAMED:
+        return None
+    name = ".config" if kernel in KERNELS else "config"
+    return inside(os.path.join(os.path.dirname(kernel_image(kernel)), name))
 
 
 def module_name(path):
