@@ -107,6 +107,9 @@ class Arguments(unittest.TestCase):
             self.check("--fabric is for several guests with --connectx", *words,
                        "--fabric=--drop 1", "true")
         self.check("--model is for --connectx", "--rxe", "--model=--no-paging", "true")
+        self.check("--cluster is for --guests N, two or more", "--cluster", "true")
+        self.check("--cluster needs the userland of the programs", "--guests", "2", "--cluster",
+                   "--root", "kit", "true")
         self.check("no command")
         self.check("a guest has no command", "true", ":::")
 
