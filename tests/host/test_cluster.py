@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: full
 """scripts/boot --cluster: guests between which ssh leads, with the userland of the programs, so
-that an MPI job starts as its users start it.  Every byte that an unmodified Open MPI moves is
-compared, and the models count them: they went by RDMA."""
+that an MPI job starts as its users start it.  Every byte that an unmodified Open MPI or MPICH
+moves is compared, and the models count them: they went by RDMA."""
 
 import os
 import re
@@ -67,6 +67,15 @@ class Cluster(unittest.TestCase):
             read, written = map(int, READ.search(model).groups())
             self.assertGreater(read, MOVED)
             self.assertGreater(written, MOVED)
+
+    def test_mpich_passes_the_integrity_check_of_netpipe(self):
+        said, models = self.cluster("cd /tmp; mpirun.mpich -hosts $MRFD_HOSTS -launcher ssh -np 2 "
+                                    "NPmpich2 -I -i -u 100000", "--connectx")
+        self.assertEqual(said.count("Integrity check passed"), 30)
+        self.assertEqual(len(re.findall("Integrity check (?!passed)", said)), 0)
+        for model in models:
+            read, written = map(int, READ.search(model).groups())
+            self.assertGreater(min(read, written), 1 << 20)
 
     def test_open_mpi_moves_every_byte_by_soft_roce(self):
         said, _ = self.cluster(JOB.format(ON_RXE) + "; cat /sys/class/infiniband/rxe0/ports/1/"
