@@ -58,9 +58,13 @@ class Rsockets(unittest.TestCase):
 
     def stream(self, program, *how):
         server = self.start(program, *how, "-S", "64", "-C", "10", "-I", "2")
-        done = self.client(program, *how, "-s", ADDRESS, "-S", "64", "-C", "10", "-I", "2")
-        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
-        self.assertEqual(server.wait(LIMIT), 0)
+        try:
+            done = self.client(program, *how, "-s", ADDRESS, "-S", "64", "-C", "10", "-I", "2")
+            self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+            self.assertEqual(server.wait(LIMIT), 0)
+        finally:
+            server.kill()  # it has the port of the next one
+            server.wait()
 
     def test_stream_that_polls_gets_the_last_message(self):
         for _ in range(10):  # who is faster, decides whether the peer has left
