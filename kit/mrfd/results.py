@@ -45,6 +45,15 @@ def count(cases):
     return [sum(case.result == result for case in cases) for result in RESULTS]
 
 
+def print_failures(cases, run):
+    """What failed in the run of this name, and the end of what it said."""
+    for case in cases:
+        if case.result == "not ok":
+            print(f"\n{case.title} failed in {run}: {case.reason}")
+            for line in case.log[-60:]:
+                print(f"    {line}")
+
+
 def total(cases):
     """The line that scripts/check and .ci/run end with."""
     passed, skipped, failed = count(cases)
@@ -119,15 +128,12 @@ def load(path):
     return Results(run, cases, why)
 
 
-def of_runs(names):
-    """The cases of these runs; a run that left no results is a failed one."""
-    cases = []
-    for name in names:
-        try:
-            cases += load(os.path.join(DIRECTORY, f"{name}.jsonl")).all()
-        except (FileNotFoundError, json.JSONDecodeError):
-            cases += Results({"name": name}, why="it left no results").all()
-    return cases
+def of_run(name):
+    """The cases of this run; one that left no results is one failed case."""
+    try:
+        return load(os.path.join(DIRECTORY, f"{name}.jsonl")).all()
+    except (FileNotFoundError, json.JSONDecodeError):
+        return Results({"name": name}, why="it left no results").all()
 
 
 def _replace(path, data):

@@ -187,7 +187,7 @@ class Ci(unittest.TestCase):
             file.write("2" if failed else "0")
 
     def ci(self):
-        """The exit status and last line of .ci/run."""
+        """The exit status and last line of .ci/run; self.printed is all that it printed."""
         path = os.path.join(self.top, "make")
         with open(path, "w", encoding="utf-8") as file:
             file.write('#!/bin/sh\n[ "$1" = check ] || exit 0\n'
@@ -199,6 +199,7 @@ class Ci(unittest.TestCase):
         done = subprocess.run([os.path.join(self.top, ".ci/run")], stdout=subprocess.PIPE,
                               text=True, check=False,
                               env={**os.environ, "PATH": f"{self.top}:{os.environ['PATH']}"})
+        self.printed = done.stdout
         return done.returncode, done.stdout.splitlines()[-1]
 
     def test_last_line_is_the_sum(self):
@@ -211,6 +212,13 @@ class Ci(unittest.TestCase):
             self.leaves(bad, CASES)
             self.leaves(good, CASES[:1])
             self.assertEqual(self.ci(), (1, "3 passed, 1 failed, 1 skipped"))
+
+    def test_failure_of_the_first_run_is_told_at_the_end(self):
+        self.leaves("check", CASES)
+        self.leaves("check-debug", CASES[:1])
+        self.ci()
+        end = self.printed.partition("== all done")[2]
+        self.assertIn("rxe/access/data: f.v.three failed in check: it <broke>\n    1 & 2\n", end)
 
     def test_command_without_results_fails(self):
         self.leaves("check", CASES[:1])
