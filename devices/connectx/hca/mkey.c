@@ -273,10 +273,15 @@ static const struct mlx5_wqe_umr_repeat_block_seg *repeat_block(const struct mke
 	return (const void *)m->translation;
 }
 
+/*
+ * The first entry is for the block that begins at the key's start, aligned or not.  The driver
+ * asks for an iova and blocks that are aligned to each other because of that; UCX counts on it:
+ * the start of its keys for atomics is a few words beside that of their one block.
+ */
 static enum mkey_result visit_ksm(struct walk *w, struct mkey *m, uint64_t va, size_t len,
 				  unsigned int depth)
 {
-	uint64_t block = 1ull << m->log_page, pos = va - (m->start & ~(block - 1));
+	uint64_t block = 1ull << m->log_page, pos = va - m->start;
 
 	if (m->log_page < MIN_LOG_PAGE)
 		return MKEY_DENIED;

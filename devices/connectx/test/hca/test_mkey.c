@@ -77,7 +77,7 @@ static int keys_up(void **state)
 					   .list = two });
 	key[K_64] = create((struct spec){ MTT, .length64 = true, .log_page = 61, .octowords = 4,
 					  .actual = 4, .list = none });
-	key[K_KSM] = create((struct spec){ KSM, 0x2000, 0x20000, 16, .octowords = 2 });
+	key[K_KSM] = create((struct spec){ KSM, 0x2000, 0x20001, 16, .octowords = 2 });
 	set_klm(key[K_KSM], 0, 0, key[K_PA], A + 0x10000);
 	set_klm(key[K_KSM], 1, 0, key[K_MTT], 0x7000);
 	key[K_KLM] = create((struct spec){ KLM, 0x100, 0x10000, .octowords = 8 });
@@ -157,10 +157,10 @@ static const struct {
 	{ "MTT, beyond the top", K_TOP, 0, 1, DENIED },
 	{ "MTT, all addresses", K_64, 0x7fff12345000, 8, ABSENT },
 	{ "MTT, all addresses, last", K_64, -1ull, 1, ABSENT },
-	{ "KSM, start inside of a block", K_KSM, 0x2000, 16, OK, { { A + 0x12000, 16 } } },
-	{ "KSM, block border", K_KSM, 0xfff8, 16, OK, { { A + 0x1fff8, 8 }, { A + 0x3000, 8 } } },
-	{ "KSM, inner bounds", K_KSM, 0x13ff8, 16, DENIED },
-	{ "KSM, list too short", K_KSM, 0x20000, 1, DENIED },
+	{ "KSM, start that is not aligned", K_KSM, 0x2000, 16, OK, { { A + 0x10000, 16 } } },
+	{ "KSM, block border", K_KSM, 0x11ff8, 16, OK, { { A + 0x1fff8, 8 }, { A + 0x3000, 8 } } },
+	{ "KSM, inner bounds", K_KSM, 0x15ff8, 16, DENIED },
+	{ "KSM, list too short", K_KSM, 0x22000, 1, DENIED },
 	{ "KSM, null key", K_IMPLICIT, 0x9000, 0x20, OK, { { NOWHERE, 0x20 } } },
 	{ "KLM, zero-length entry between", K_KLM, 0x100, 0x30, OK,
 	  { { A + 0x3ff8, 8 }, { B, 8 }, { A + 0x5123, 0x20 } } },
@@ -174,7 +174,7 @@ static const struct {
 	{ "KLM, before", K_KLM, 0xff, 1, DENIED },
 	{ "KLM, no entries", K_EMPTY, 0, 1, DENIED },
 	{ "KLM of KLM, KSM and MEMIC", K_KLM2, 0, 0x38, OK,
-	  { { B, 8 }, { A + 0x5123, 0x10 }, { A + 0x12000, 0x10 }, { MEMIC, 0x10 } } },
+	  { { B, 8 }, { A + 0x5123, 0x10 }, { A + 0x10000, 0x10 }, { MEMIC, 0x10 } } },
 	{ "itself", K_LOOP, 0, 8, DENIED },
 	{ "as deep as allowed", K_DEEP, 1, 8, OK, { { A + 0x3001, 8 } } },
 	{ "deeper", K_TOO_DEEP, 1, 8, DENIED },
