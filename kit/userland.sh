@@ -6,7 +6,7 @@
 
 suite=trixie
 
-# The list of its packages; programs.packages is for guests only (scripts/rootfs --programs).
+# The list of its packages; programs.packages is that of scripts/rootfs --programs.
 userland_list=userland.packages
 
 userland_packages() { grep -v '^ *#' "$top/kit/$userland_list"; }

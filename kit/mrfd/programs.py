@@ -36,7 +36,7 @@ MODEL = os.path.join(TOP, "devices/connectx")
 OUT = os.path.join(BUILD, "tests")  # what is built of tests/
 # The folders of tests/ without guest programs.
 NOT_CASES = {"host", "lib", "bench", "gpu", "guests", "kernel_dm", "steps", "importer",
-             "dmabuf_test"}
+             "dmabuf_test", "ucx", "mpi"}
 # Exporters of every kind: see tests/lib/memory.h.
 EXPORTERS = ["qxl", "virtio-gpu"]
 # The modules of the kernel that a guest may be given: by the word at the head of a test
@@ -402,10 +402,12 @@ def theirs(kernel):
         yield from suite(kernel, device)
 
 
-def build_tests(targets):
-    """Build these programs of tests/ (folder/name); the directory that has them."""
+def build_tests(targets, root="kit"):
+    """Build these programs of tests/ (folder/name) in this userland of products.ROOTS; the
+    directory that has them."""
     linux, out = inside(products.tool("join", "linux")), inside(OUT)
-    made = subprocess.run([os.path.join(SCRIPTS, "enter"), "make", "-s", f"-j{os.cpu_count()}",
+    enter = [os.path.join(SCRIPTS, "enter"), *products.ROOTS[root][1:]]
+    made = subprocess.run([*enter, "make", "-s", f"-j{os.cpu_count()}",
                            "-C", inside(TESTS), f"OUT={out}", f"LINUX={linux}",
                            f"RDMA={product('rdma-core')}", *(f"{out}/{t}" for t in targets)],
                           check=False)
