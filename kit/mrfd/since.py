@@ -3,9 +3,9 @@
 
 Each changed file is followed to what is built of it: the includes of a C test and the
 helpers that it links, the driver of a device, the modules that a guest is given, the
-imports of a Python test.  A patch stands for the files that it edits, as it was and as it
-is.  A file that no rule knows affects every program, and a part of the kit or of the model
-all that may use it.
+imports of a Python test, the guests that a host test boots and the C tests that it runs in
+them.  A patch stands for the files that it edits, as it was and as it is.  A file that no
+rule knows affects every program, and a part of the kit or of the model all that may use it.
 """
 
 import functools
@@ -14,14 +14,15 @@ import os
 import re
 import subprocess
 
-from mrfd.paths import TOP
+from mrfd.devices import DEVICES
+from mrfd.paths import INSIDE, TOP
 
 TESTS = os.path.join(TOP, "tests")
 # A test of the model includes helpers of its floor and of those below, by their names.
 MODEL_TESTS = glob.glob(os.path.join(TOP, "devices/connectx/test/*"))
 GUEST_FOLDERS = {"gpu": "gpu", "steps": "steps", "kernel_dm": "kernel-dm",  # of tests/
                  "importer": "importer"}
-MLX5 = ("connectx", "pinned", "two")
+MLX5 = tuple(device.word for device in DEVICES if device.vendor == "mlx5")
 # The directory of a driver or provider: the devices that have it.
 KERNEL = ((r"drivers/infiniband/sw/rxe/", ("rxe",)), (r"drivers/infiniband/hw/mlx5/", MLX5))
 LIBRARY = ((r"providers/rxe/", ("rxe",)), (r"providers/mlx5/", MLX5))
@@ -70,15 +71,36 @@ def on_device(*words):
     return lambda program: bool(program.device) and program.device.word in words
 
 
-def with_guest(word):
-    return lambda program: word in program.head.guest
-
-
 def any_of(*predicates):
     return lambda program: any(predicate(program) for predicate in predicates)
 
 
-kernel_code = any_of(lambda program: bool(program.device), named("kunit|demo|host/moves"))
+@functools.cache
+def _text(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def _host_text(program):
+    """The source of a host test; of any other program nothing."""
+    return _text(program.path) if program.name.startswith("host/") else ""
+
+
+def boots(program):
+    """Whether a host test may boot guests: it does that by these modules, or by a program of
+    scripts/ with a time limit of machine.  No line says which kernel and device the guests
+    have, so each change of one affects it."""
+    return bool(re.search(r"\bmrfd(?: import |\.)(?:fabric|machine|pool|programs)\b"
+                          r"|\btests\.host\.model\b", _host_text(program)))
+
+
+def with_guest(word):
+    """The programs whose guest has it: the head says it, or the text of a host test names it."""
+    return lambda program: word in program.head.guest or (
+        boots(program) and bool(re.search(rf"\b{word}", _host_text(program))))
+
+
+kernel_code = any_of(lambda program: bool(program.device), named("kunit|demo"), boots)
 
 
 # What a file is a part of
@@ -103,24 +125,54 @@ def closure(path):
     return found
 
 
+def _compiled(program):
+    """The C source of a program, or those of the C tests that a host test builds for its guests:
+    the strings "FOLDER/NAME" in its text, or "FOLDER/NAME.VARIANT".  What is no C test has no
+    source."""
+    path, text = getattr(program, "path", ""), _host_text(program)
+    if "build_tests(" in text:
+        return [os.path.join(TESTS, f"{name}.c")
+                for name in re.findall(r"[\"'](\w+/\w+)[\"'.]", text)]
+    return [path] if path.endswith(".c") else []
+
+
 def compiled_from(path):
-    """The C tests that are compiled from this file."""
+    """The C tests that are compiled from this file, and the host tests that run them."""
     full = os.path.join(TOP, path)
-    return lambda program: (getattr(program, "path", "").endswith(".c")
-                            and full in closure(program.path))
+    return lambda program: any(full in closure(source) for source in _compiled(program))
 
 
 def imported_by(path):
-    """The Python test in this file, or those that name its module."""
+    """The Python test in this file, or those that name its module, or its path in a guest."""
     full, module = os.path.join(TOP, path), os.path.splitext(os.path.basename(path))[0]
 
     def uses(program):
         source = getattr(program, "path", "")
         if source == full or not source.endswith(".py"):
             return source == full
-        with open(source, encoding="utf-8") as file:
-            return bool(re.search(rf"\bimport {module}\b|\bfrom {module}\b", file.read()))
+        return bool(re.search(rf"\b(?:import|from) (?:[\w.]+\.)?{module}\b|{INSIDE}/{path}",
+                              _text(source)))
     return uses
+
+
+@functools.cache
+def runners():
+    """The modules of the kit that run every program and its guest, with those that they import."""
+    found, left = set(), ["pool", "programs"]
+    while left:
+        name = left.pop()
+        path = os.path.join(TOP, f"kit/mrfd/{name}.py")
+        if name in found or not os.path.exists(path):
+            continue
+        found.add(name)
+        for module, names in re.findall(r"^from mrfd(?:\.(\w+))? import (.*)", _text(path),
+                                        re.MULTILINE):
+            left += [module] if module else re.findall(r"\w+", names)
+    return found
+
+
+def of_kit(module):
+    return everything if module in runners() else kit
 
 
 def of_tree(path, drivers, rest):
@@ -129,7 +181,7 @@ def of_tree(path, drivers, rest):
         return nothing
     for start, words in drivers:
         if re.match(start, path):
-            return any_of(on_device(*words), named("kunit"))
+            return any_of(on_device(*words), named("kunit"), boots)
     return rest
 
 
@@ -143,11 +195,11 @@ def of_library(path):
     test = re.match(r"tests/(test_\w+)\.py", path)
     if path.startswith("tests/"):
         return named(f"rdma-core/{test[1] if test else '.*'}")
-    return of_tree(path, LIBRARY, any_of(on_device("rxe", *MLX5), named("demo")))
+    return of_tree(path, LIBRARY, any_of(on_device("rxe", *MLX5), named("demo"), boots))
 
 
 def of_perftest(_):
-    return with_guest("perftest")
+    return any_of(with_guest("perftest"), boots)  # a guest of scripts/boot has it on the path
 
 
 PROJECTS = {"linux": of_kernel, "rdma-core": of_library, "perftest": of_perftest}
@@ -186,6 +238,7 @@ RULES = (  # the first that matches; a group is what the function gets
     (r"(tests/.*\.[ch])", compiled_from),
     (r"demo/.*", lambda: named(r"demo|host/demo|programs/dm_examples")),
     (r"kit/(?:configs|guest|userland).*", lambda: everything),
+    (r"kit/mrfd/(\w+)\.py", of_kit),
     (r"kit/.*|scripts/.*|Makefile|\.ci/.*|\.github/.*", lambda: kit),
     (r"README\.md", lambda: named(r"host/.*|programs/readme")),
     (r"Documentation/.*|LICENSES/.*|[A-Z]+(\.md)?|\.\w+", lambda *_: named("host/.*")),

@@ -29,6 +29,10 @@ def affected(*paths):
     return {program.title for program in OURS if predicate(program)}
 
 
+def in_no_host_test(*paths):
+    return {title for title in affected(*paths) if not title.startswith("host/")}
+
+
 def of(expression):
     return {program.title for program in OURS if since.named(expression)(program)}
 
@@ -61,7 +65,7 @@ class Affected(unittest.TestCase):
         self.assertNotIn("host/boot", affected("tests/host/project.py"))
 
     def test_a_driver_affects_its_devices(self):
-        rxe = affected("kernel/drivers/infiniband/sw/rxe/rxe_dm.c")
+        rxe = in_no_host_test("kernel/drivers/infiniband/sw/rxe/rxe_dm.c")
         self.assertEqual(rxe, {p.title for p in OURS if p.device and p.device.word == "rxe"}
                          | {"kunit"})
         patch, = glob.glob(os.path.join(TOP, "patches/linux*/14-mlx5-rereg/0002-*.patch"))
@@ -70,7 +74,7 @@ class Affected(unittest.TestCase):
         self.assertFalse({title for title in mlx5 if title.startswith("rxe/")})
         core = affected("kernel/drivers/infiniband/core/umem_fd.c")
         self.assertLess(rxe | mlx5, core)
-        self.assertNotIn("host/boot", core)
+        self.assertNotIn("host/results", core)
         self.assertEqual(affected("kernel/Documentation/infiniband/dm.rst"), set())
 
     def test_a_provider_affects_its_devices(self):
@@ -79,6 +83,30 @@ class Affected(unittest.TestCase):
         self.assertNotIn("connectx/dm/data", found)
         self.assertIn("connectx/dm/data", affected("rdma-core/libibverbs/cmd_mr_fd.c"))
 
+    def test_each_connectx_has_the_model_its_driver_and_its_provider(self):
+        words = {device.word for device in programs.DEVICES if "connectx" in device.needs}
+        self.assertIn("direct", words)
+        on_model = {p.title for p in OURS if p.device and p.device.word in words}
+        for path in ("devices/connectx/hca/cq.c", "kernel/drivers/infiniband/hw/mlx5/mr.c",
+                     "rdma-core/providers/mlx5/verbs.c", "rdma-core/libibverbs/cmd_mr_fd.c"):
+            self.assertLessEqual(on_model, affected(path), path)
+
+    def test_what_guests_have_affects_the_host_tests_that_boot_them(self):
+        for path in ("kernel/drivers/infiniband/core/umem_fd.c",
+                     "kernel/drivers/infiniband/hw/mlx5/mr.c", "rdma-core/libibverbs/cmd_mr_fd.c",
+                     "rdma-core/providers/mlx5/verbs.c", "perftest/src/memory.c"):
+            found = affected(path)
+            self.assertLess(of("host/(direct.*|leaving|lives|gpu|fabric|connectx|moves|modules"
+                               "|debian|iommu|cluster|boot|shell|gdb)"), found, path)
+            self.assertFalse(of("host/(join|patches|results|sources)") & found, path)
+        self.assertLess(of("host/(direct|gpu|lives|moves)"), affected("tests/gpu/bo.c"))
+        self.assertNotIn("host/iommu", affected("tests/gpu/bo.c"))
+        self.assertLess(of("host/(iommu|modules)"), affected("tests/access/data.c"))
+        self.assertEqual(affected("tests/lib/guests.c"), of("host/(direct_peers|lives|moves|uct)"))
+        self.assertEqual(affected("tests/mpi/job.c"), {"host/cluster"})
+        self.assertEqual(affected("tests/lib/mpi_job.py"), {"host/cluster"})
+        self.assertIn("rxe/programs/perftest", affected("tests/lib/perftest.py"))
+
     def test_the_model_affects_what_runs_on_it(self):
         found = affected("devices/connectx/hca/cq.c")
         self.assertLess(of("model/.*|host/connectx"), found)
@@ -86,13 +114,21 @@ class Affected(unittest.TestCase):
         self.assertFalse({title for title in found if title.startswith("rxe/")})
 
     def test_a_module_affects_the_guests_that_have_it(self):
-        self.assertEqual(affected("tests/steps/mrfd_steps.c"), of("faults/steps|faults/umr|faults/direct"))
+        self.assertEqual(in_no_host_test("tests/steps/mrfd_steps.c"),
+                         of("faults/steps|faults/umr|faults/direct"))
         self.assertIn("rxe/exporters/gpu", affected("tests/gpu/bo.c"))
-        self.assertEqual(affected("tests/importer/Kbuild"), of("exporters/importer|dm/held"))
+        self.assertEqual(in_no_host_test("tests/importer/Kbuild"), of("exporters/importer|dm/held"))
 
     def test_the_kit_affects_its_own_tests(self):
         self.assertEqual(affected("kit/mrfd/report.py"), of("host/.*|demo"))
         self.assertEqual(affected("Documentation/kit.md"), of("host/.*"))
+
+    def test_what_each_program_runs_by_affects_everything(self):
+        for name in ("machine", "pool", "devices", "programs", "environment", "topology",
+                     "products", "console", "cases"):
+            self.assertEqual(affected(f"kit/mrfd/{name}.py"), {p.title for p in OURS}, name)
+        for name in "fabric", "selection", "since", "results":  # a part of the kit only
+            self.assertEqual(affected(f"kit/mrfd/{name}.py"), of("host/.*|demo"), name)
 
     def test_what_no_rule_knows_affects_everything(self):
         for path in "kit/configs/base.config", "something/new.c":
@@ -135,7 +171,8 @@ class Depths(unittest.TestCase):
         quick = {p.name for p in OURS for kernel in ("base", "debug") if p.head.on(kernel, False)}
         # They need a kernel, or a userland, that no program of a quick run has.
         self.assertEqual({p.name for p in OURS} - quick,
-                         {"kcsan", "host/cluster", "host/debian", "host/iommu", "host/modules"})
+                         {"kcsan", "host/cluster", "host/debian", "host/iommu", "host/modules",
+                          "host/uct"})
 
     def test_a_depth_is_what_was_asked_for(self):
         with mock.patch.object(programs, "theirs", lambda kernel: []):
