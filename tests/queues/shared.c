@@ -76,6 +76,32 @@ TEST_F(shared, message_arrives_in_the_srq)
 	ASSERT_EQ(0, memcmp(self->e.here.cpu, self->e.there.cpu, PAGE));
 }
 
+/*
+ * The QP leaves the SRQ once, and says so once (IBA 11.6.3.2), whatever its peer still sends: here
+ * a request and its repetitions, until the peer gives up.
+ */
+TEST_F(shared, last_wqe_is_reported_once)
+{
+	struct ibv_qp_init_attr init = INIT(IBV_QPT_RC, .srq = self->srq);
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	struct pair *p = &self->e.pair;
+	struct ibv_async_event event;
+	int reported = 0;
+
+	ASSERT_EQ(0, fcntl(self->e.ctx->async_fd, F_SETFL, O_NONBLOCK));
+	p->qp[1] = must(ibv_create_qp(self->e.pd, &init));
+	pair_connect_end(p, 0, IBV_MTU_1024, 0, 8);	/* a millisecond, seven times */
+	pair_connect_end(p, 1, IBV_MTU_1024, 0, 8);
+	ASSERT_EQ(0, ibv_modify_qp(p->qp[1], &error, IBV_QP_STATE));
+	ASSERT_EQ(IBV_WC_RETRY_EXC_ERR,
+		  rdma_op(p, IBV_WR_SEND, self->e.mr, self->e.here.iova, PAGE, 0, 0));
+	while (!ibv_get_async_event(self->e.ctx, &event)) {
+		reported += event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED;
+		ibv_ack_async_event(&event);
+	}
+	ASSERT_EQ(1, reported);
+}
+
 TEST_F(shared, datagram_qp_is_created)
 {
 	struct ibv_qp_init_attr init = INIT(IBV_QPT_UD, .srq = self->srq);
