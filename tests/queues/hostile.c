@@ -224,14 +224,15 @@ TEST_F(queue, progress_in_a_receive_wqe_is_ignored)
 TEST_F(queue, bogus_producer_index_stays_within_the_queue)
 {
 	struct ibv_wc wc;
-	int n = 0;
+	int n = 1;
 
 	good_write(self);
 	self->send.buf->producer_index = 0xdeadbeef;
 	ring(self->e.pair.qp[0]);
+	wait_wc(&self->e.pair, NULL);
+	/* Nothing tells that no more will come. */
 	for (double end = now() + 2; now() < end;)
 		n += ibv_poll_cq(self->e.pair.cq, 1, &wc);
-	ASSERT_LT(0, n);
 	ASSERT_GE(self->send.buf->index_mask, n);
 }
 
