@@ -90,7 +90,7 @@ class Guests:
             return
         try:
             guest.send(b"\n")
-            if not guest.wait(END_LIMIT):
+            if not guest.wait(machine.patience(END_LIMIT)):
                 guest.expire()
                 guest.wait()
         except OSError:

@@ -78,7 +78,7 @@ TEST_F(buffer, reg_waits_for_fences)
 TEST_F(buffer, read_only_reg_ignores_read_fences)
 {
 	add_fence(self->buf.fd, READ, FOREVER);
-	ASSERT_LT(reg_time(self, REMOTE_READ), FOREVER / 2);
+	ASSERT_LT(reg_time(self, REMOTE_READ), AT_LEAST(FOREVER));
 	add_fence(self->buf.fd, WRITE, 300);
 	ASSERT_GE(reg_time(self, REMOTE_READ), AT_LEAST(300));
 	signal_fences(self->buf.fd);
@@ -88,7 +88,7 @@ TEST_F(buffer, read_only_reg_ignores_read_fences)
 TEST_F(buffer, reg_ignores_bookkeep_fences)
 {
 	add_fence(self->buf.fd, BOOKKEEP, FOREVER);
-	ASSERT_LT(reg_time(self, ALL_ACCESS), FOREVER / 2);
+	ASSERT_LT(reg_time(self, ALL_ACCESS), AT_LEAST(FOREVER));
 	ASSERT_TRUE(behaves(self));
 	signal_fences(self->buf.fd);
 }

@@ -37,7 +37,7 @@ class GuestsWithModel(unittest.TestCase):
         cls.ours = environment.ours()
 
     def words(self, *words):
-        return [BOOT, "--connectx", *words]
+        return [BOOT, "--connectx", "-e", f"MRFD_PATIENCE={patience(3):.1f}", *words]
 
     def boot(self, *words, timeout=300):
         return subprocess.run(self.words(*words), cwd=TOP, capture_output=True,

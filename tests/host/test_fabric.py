@@ -87,7 +87,8 @@ class End(unittest.TestCase):
 class Fabric(GuestsWithModel):
     def both(self, which, last, *options):
         """Run the programs, up to the one named last; each must succeed at both ends."""
-        done = self.boot("--guests", "2", *options, "tests/host/two-guests", which, timeout=900)
+        done = self.boot("--guests", "2", "--timeout", str(int(patience(600))), *options,
+                         "tests/host/two-guests", which, timeout=900)
         said = done.stdout + done.stderr
         self.assertEqual(done.returncode, 0, said)
         ends = [re.findall(rf"^guest{end}: case (\S+): ok$", done.stdout, re.M) for end in (0, 1)]
@@ -109,7 +110,8 @@ class Fabric(GuestsWithModel):
 
     # runs: full
     def test_three_guests_talk(self):
-        done = self.boot("--guests", "3", "-m", "512M", "tests/host/three-guests", timeout=900)
+        done = self.boot("--guests", "3", "--timeout", str(int(patience(600))), "-m", "512M",
+                         "tests/host/three-guests", timeout=900)
         said = done.stdout + done.stderr
         self.assertEqual(done.returncode, 0, said)
         self.assertEqual(done.stdout.count("case rping: ok"), 3, said)
@@ -119,9 +121,10 @@ class Fabric(GuestsWithModel):
         """The ports go down, the error comes to whoever has sent something, nothing hangs."""
         with self.assertRaisesRegex(products.BootError, "has ended, status"):
             with fabric.Fabric() as running:
+                env = {**self.ours, "MRFD_PATIENCE": f"{patience(3):.1f}"}
                 guests = [machine.Guest(
                     ["tests/host/fabric-dies"], links=links, mac=number, fabric=running.socket,
-                    **programs.guest_options("base", CONNECTX, timeout=patience(400), env=self.ours,
+                    **programs.guest_options("base", CONNECTX, timeout=patience(400), env=env,
                                              setup=machine.network_setup(number, 2, CONNECTX)))
                           for number, links in enumerate(machine.network(2))]
                 for guest in guests:

@@ -137,7 +137,7 @@ class Lane:
 
 class Lanes(unittest.TestCase):
     def test_each_program_runs_once_and_two_at_a_time(self):
-        both, ran, lanes = threading.Barrier(2, timeout=30), [], [Lane(), Lane()]
+        both, ran, lanes = threading.Barrier(2, timeout=patience(30)), [], [Lane(), Lane()]
 
         def program(name, lane):
             both.wait()  # each program waits for another one

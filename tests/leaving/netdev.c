@@ -110,8 +110,10 @@ static void *delete(void *arg)
 {
 	struct deletion *d = arg;
 	double start = now();
+	char command[64];
 
-	d->status = system("timeout 60 " DELETE);
+	snprintf(command, sizeof(command), "timeout %.0f " DELETE, 20 * patience());
+	d->status = system(command);
 	d->seconds = now() - start;
 	d->done = true;
 	return NULL;
