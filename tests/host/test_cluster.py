@@ -90,16 +90,19 @@ class Cluster(unittest.TestCase):
                 self.assertNotIn("UCX  ERROR", said)
                 self.assert_moved(models, count, 20 << 20)
 
-    def test_open_mpi_moves_every_byte_by_soft_roce(self):
+    def test_open_mpi_and_mpich_move_every_byte_by_soft_roce(self):
+        # A kernel that reports the last WQE of a queue pair twice ends MPICH now and then.
+        mpich = " && ".join([f"{MPICH} -np 2 {self.mpich}"] * 3)
         said, _ = self.cluster(
-            f"{ON_RXE} {OPEN_MPI} {PASS} -np 2 {self.open_mpi} && {OPEN_MPI} {PASS} -np 2 {PYTHON}; "
+            f"{ON_RXE} {OPEN_MPI} {PASS} -np 2 {self.open_mpi} && {mpich} && "
+            f"{OPEN_MPI} {PASS} -np 2 {PYTHON}; "
             "cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_bytes", "--rxe")
-        self.assertIn("guest0: 2 processes: all bytes are right\n", said)
+        self.assertEqual(said.count("guest0: 2 processes: all bytes are right\n"), 4)
         self.assertIn("guest0: all bytes are right\n", said)
         # After an atomic UCX says this of each connection of verbs, and goes on.
         self.assertEqual(re.findall(r"UCX  ERROR (?!.*flush\(remote\) is not supported"
                                     r"|.*error during flush: Unsupported operation)", said), [])
-        self.assertGreater(int(re.search(r"^guest0: (\d+)$", said, re.M)[1]), 40 << 20)
+        self.assertGreater(int(re.search(r"^guest0: (\d+)$", said, re.M)[1]), 100 << 20)
 
     def test_mpich_passes_the_integrity_check_of_netpipe(self):
         said, models = self.cluster(f"cd /tmp; {MPICH} -np 2 NPmpich2 -I -i -u 100000",

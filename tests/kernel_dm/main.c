@@ -10,7 +10,7 @@
  *	open DEVICE	protection domain, two queue pairs connected to each other
  *	close		everything ends
  *
- *	counter, ring, copy, regions, busy, ranges, too_much, budget, importer, foreign DEVICE
+ *	counter, ring, copy, regions, ranges, too_much, budget, importer, foreign DEVICE
  *			work with DM (work.c, limits.c, exported.c), which is free again
  *			afterwards
  *

@@ -11,7 +11,7 @@
  * The send queue of a user QP has an array of copies with the slots of the queue.
  * The slots from the consumer index up to sq.copied have been copied; the send
  * task, or who has stopped it, is the only one to touch them. The send queue of
- * a kernel user is trusted and is used in place.
+ * a ULP is trusted and is used in place.
  *
  * A receive has a single copy, in the QP, because a QP works on one receive at a
  * time.
