@@ -79,7 +79,7 @@ TEST_F(buffer, pinned_buffer_moves_after_dereg_only)
 }
 
 /* The exporter's call and the removal of the function, in both orders. */
-TEST_F(buffer, revoked_buffer_is_let_go_once)
+TEST_F(buffer, revoked_buffer_is_released_once)
 {
 	struct second second;
 

@@ -97,7 +97,7 @@ static bool needs_second(FIXTURE_DATA(library) *self, const struct memory *m, ui
 	return with && !without;
 }
 
-TEST_F(library, mr_is_what_was_asked_for)
+TEST_F(library, mr_has_the_requested_address_length_and_pd)
 {
 	ASSERT_EQ((void *)IOVA, self->mr->addr);
 	ASSERT_EQ(SIZE, self->mr->length);
@@ -106,7 +106,7 @@ TEST_F(library, mr_is_what_was_asked_for)
 	ASSERT_TRUE(needs_second(self, &self->buf, 1));
 }
 
-TEST_F(library, without_flags_it_is_the_ordinary_way)
+TEST_F(library, reg_without_flags_uses_the_first_function)
 {
 	mr_close(self->mr);
 	self->mr = must(reg(self, &self->memfd, 0));
@@ -135,7 +135,7 @@ static int rereg(FIXTURE_DATA(library) *self, int flags, const struct memory *m,
 				  m ? m->fd_type : 0, m ? m->fd : -1, access, way);
 }
 
-TEST_F(library, rereg_goes_the_way_of_its_flags)
+TEST_F(library, flags_of_rereg_choose_the_function)
 {
 	ASSERT_EQ(0, rereg(self, IBV_REREG_MR_CHANGE_TRANSLATION, &self->other, 0, DIRECT));
 	ASSERT_EQ((void *)(IOVA + PAGE), self->mr->addr);
@@ -154,7 +154,7 @@ TEST_F(library, rereg_goes_the_way_of_its_flags)
 	ASSERT_EQ(self->pd, self->mr->pd);
 }
 
-TEST_F(library, failed_rereg_leaves_the_struct)
+TEST_F(library, failed_rereg_leaves_the_struct_unchanged)
 {
 	const struct ibv_mr before = *self->mr;
 

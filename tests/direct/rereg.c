@@ -130,7 +130,7 @@ static bool goes(FIXTURE_DATA(mr) *self, const struct memory *m, int way, uint32
 	return well && writes(self, m, seed + 2);
 }
 
-TEST_F(mr, reg_mr_fd_goes_the_way_of_its_attribute)
+TEST_F(mr, attribute_of_reg_mr_fd_chooses_the_function)
 {
 	ASSERT_TRUE(goes(self, &self->buf, DIRECT, 10));
 	for (int way = WITHOUT; way <= ORDINARY; way++) {
@@ -207,7 +207,7 @@ static int reg_mr(FIXTURE_DATA(mr) *self, const struct memory *m, uint16_t attr,
 	return 0;
 }
 
-TEST_F(mr, reg_mr_goes_the_way_of_its_attribute)
+TEST_F(mr, attribute_of_reg_mr_chooses_the_function)
 {
 	ASSERT_EQ(0, reg_mr(self, &self->other, MLX5_IB_ATTR_REG_MR_ACCESS_FLAGS, DIRECT));
 	EXPECT_TRUE(goes(self, &self->other, DIRECT, 100));
@@ -291,7 +291,7 @@ TEST_F(mr, unusable_arguments_are_refused)
 	EXPECT_TRUE(goes(self, &self->buf, DIRECT, 40));
 }
 
-TEST_F(mr, rereg_gives_memory_by_either_way)
+TEST_F(mr, rereg_gives_new_memory_by_either_function)
 {
 	static const int ways[] = { DIRECT, ORDINARY, DIRECT, WITHOUT, ORDINARY, DIRECT, DIRECT };
 
@@ -307,7 +307,7 @@ TEST_F(mr, rereg_gives_memory_by_either_way)
 	}
 }
 
-TEST_F(mr, rereg_of_access_keeps_way_and_memory)
+TEST_F(mr, rereg_of_access_keeps_function_and_memory)
 {
 	uint32_t old = self->keys.rkey;
 

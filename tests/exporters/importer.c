@@ -217,7 +217,7 @@ TEST_F(importer, device_imports_and_gives_back)
 	ASSERT_EQ(0, query(self->buf.fd).maps);
 }
 
-TEST_F(importer, device_imports_what_moves_in_its_pin)
+TEST_F(importer, device_imports_a_buffer_that_its_pin_moves)
 {
 	need("pci");
 	buffer_open(self, DMABUF_TEST_PIN_MOVES);
@@ -231,7 +231,7 @@ TEST_F(importer, device_imports_what_moves_in_its_pin)
 	ASSERT_EQ(0, move(self->buf.fd, 0));
 }
 
-TEST_F(importer, failed_import_of_what_moves_leaves_no_pin)
+TEST_F(importer, failed_import_of_a_moving_buffer_leaves_no_pin)
 {
 	need("pci");
 	buffer_open(self, DMABUF_TEST_PIN_MOVES);

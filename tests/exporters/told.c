@@ -48,7 +48,7 @@ static bool take(FIXTURE_DATA(buffer) *self, struct ibv_mr *mr)
 	return !follows() || touch(self, mr);
 }
 
-TEST_F(buffer, taken_memory_is_told_once)
+TEST_F(buffer, revoked_mr_gets_one_event)
 {
 	struct ibv_mr *mr = memory_reg(&self->buf, self->pair.pd, RWA);
 	struct ibv_mr *other = memory_reg(&self->vgem, self->pair.pd, RWA);
@@ -67,7 +67,7 @@ TEST_F(buffer, taken_memory_is_told_once)
 	mr_close(mr);
 }
 
-TEST_F(buffer, mr_of_ibv_reg_dmabuf_mr_is_told_too)
+TEST_F(buffer, mr_of_ibv_reg_dmabuf_mr_gets_the_event_too)
 {
 	struct ibv_mr *mr = must(reg_dmabuf(self, RWA));
 
@@ -77,7 +77,7 @@ TEST_F(buffer, mr_of_ibv_reg_dmabuf_mr_is_told_too)
 	mr_close(mr);
 }
 
-TEST_F(buffer, each_mr_of_the_buffer_is_told)
+TEST_F(buffer, each_mr_of_the_buffer_gets_an_event)
 {
 	struct ibv_mr *mr[MRS];
 	int n = 0, others;
@@ -94,7 +94,7 @@ TEST_F(buffer, each_mr_of_the_buffer_is_told)
 		mr_close(mr[i]);
 }
 
-TEST_F(buffer, other_context_is_not_told)
+TEST_F(buffer, other_context_gets_no_event)
 {
 	struct ibv_context *ctx = device_open();
 	struct ibv_mr *mr = memory_reg(&self->buf, self->pair.pd, RWA);
@@ -110,7 +110,7 @@ TEST_F(buffer, other_context_is_not_told)
 }
 
 /* The next MR has the handle of the last one. */
-TEST_F(buffer, event_nobody_read_goes_with_the_mr)
+TEST_F(buffer, unread_event_is_dropped_at_dereg)
 {
 	struct ibv_mr *mr = memory_reg(&self->buf, self->pair.pd, RWA);
 	uint32_t handle = mr->handle;
@@ -125,7 +125,7 @@ TEST_F(buffer, event_nobody_read_goes_with_the_mr)
 	mr_close(mr);
 }
 
-TEST_F(buffer, event_goes_with_the_memory_and_comes_with_the_next)
+TEST_F(buffer, rereg_drops_the_event_and_new_memory_gives_one)
 {
 	struct ibv_mr *mr;
 	struct memory next = {};
@@ -145,7 +145,7 @@ TEST_F(buffer, event_goes_with_the_memory_and_comes_with_the_next)
 }
 
 /* The other MR has the memory now, for rxe the same mapping. */
-TEST_F(buffer, rereg_of_rights_keeps_the_event_to_come)
+TEST_F(buffer, mr_gets_its_event_after_a_rereg_of_rights)
 {
 	struct ibv_mr *mr;
 
@@ -158,7 +158,7 @@ TEST_F(buffer, rereg_of_rights_keeps_the_event_to_come)
 	mr_close(mr);
 }
 
-TEST_F(buffer, move_is_not_told)
+TEST_F(buffer, move_gives_no_event)
 {
 	struct ibv_mr *mr = memory_reg(&self->buf, self->pair.pd, RWA);
 
@@ -182,7 +182,7 @@ static void *wait_for_event(void *arg)
 	return &event;
 }
 
-TEST_F(buffer, event_wakes_who_waits)
+TEST_F(buffer, event_wakes_a_waiting_thread)
 {
 	struct ibv_mr *mr = memory_reg(&self->buf, self->pair.pd, RWA);
 	struct ibv_async_event *event;

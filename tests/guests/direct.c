@@ -68,7 +68,7 @@ static bool does(FIXTURE_DATA(way) *self, enum ibv_wr_opcode opcode, struct ibv_
 }
 
 /* What the second function has to copy is printed; the other MR's bytes are not its. */
-TEST_F(way, bytes_of_each_function)
+TEST_F(way, each_byte_leaves_by_its_function)
 {
 	static const uint32_t sizes[] = { 1, 7, 1024, 4096, 4099, 100001, SIZE - 8 };
 	struct ibv_mr *mr, *plain_mr;
@@ -361,7 +361,7 @@ static struct ibv_mr *reg_dm(FIXTURE_DATA(way) *self, size_t size, int fd, bool 
  * Memory on another card, behind the same switch: the second function reads and writes in that
  * card's BAR.  It belongs to that card, which ends the access with the memory.
  */
-TEST_F(way, device_memory_of_another_card)
+TEST_F(way, second_function_reaches_dm_of_another_card)
 {
 	struct ibv_context *ctx;
 	struct other other;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The second function of the card goes away while a thread writes by it, by who reads "traffic"
- * from this program (host/direct_leaves), and comes back when that one has read "gone":
- *
- *	unplugged	the kernel is asked to let it go, as by the button at a slot
- *	pulled		it is not there from one access to the next; the kernel learns it later
+ * from this program (host/direct_leaves), and comes back when that one has read "gone".  One that
+ * is unplugged lets the kernel know first, as by the button at a slot; one that is pulled is not
+ * there from one access to the next, and the kernel learns it later.
  *
  * The writer gets a remote access error, and no byte is written from then on; the MRs of the
  * first function notice nothing.  What comes back serves new MRs, and no old key.
@@ -104,7 +103,7 @@ static void comes_back(struct __test_metadata *_metadata, FIXTURE_DATA(second) *
 	EXPECT_TRUE(ways_carry(&self->w, self->w.plain_mr, &self->w.plain, 22));
 }
 
-TEST_F_TIMEOUT(second, unplugged, 300)
+TEST_F_TIMEOUT(second, unplugged_function_ends_traffic_and_comes_back, 300)
 {
 	begin_traffic(self);
 	ASSERT_TRUE(path_becomes(self, ENODEV));
@@ -113,7 +112,7 @@ TEST_F_TIMEOUT(second, unplugged, 300)
 }
 
 /* Its driver learns of it as from a slot that has noticed: the device is removed. */
-TEST_F_TIMEOUT(second, pulled, 300)
+TEST_F_TIMEOUT(second, pulled_function_ends_traffic_and_comes_back, 300)
 {
 	begin_traffic(self);
 	ASSERT_TRUE(answers_with_ones(self));

@@ -25,7 +25,7 @@ class AccessTest(JoinedTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def test_what_a_program_makes_is_for_all(self):
+    def test_files_of_a_program_are_readable_for_all(self):
         self.write(self.project, {"patches/linux/0001-new-Add-a-driver.patch": BRING,
                                   "patches/linux/cover.md": "# a: Improve\n\nText.\n"})
         self.private("scripts/join", "linux")
@@ -39,7 +39,7 @@ class AccessTest(JoinedTest):
                 "print(oct(os.umask(0)))")
         self.assertEqual(self.private(sys.executable, "-c", code), "0o22\n")
 
-    def test_first_closed_file_of_the_way_is_named(self):
+    def test_first_closed_part_of_the_path_is_named(self):
         self.write(self.project, {WAY: "", "kit/guest/load": ""})
         for path in (self.project, self.project / "kit/guest"):
             path.chmod(0o755)

@@ -38,12 +38,12 @@ class Corpus(unittest.TestCase):
             file.write(data)
         return path
 
-    def test_each_target_has_one(self):
+    def test_each_target_has_a_corpus(self):
         targets = names("fuzz_*.c")
         self.assertIn("fuzz_wqe", targets)
         self.assertEqual(names("corpus/*.txt"), targets)
 
-    def test_each_can_be_read_and_packs_to_the_same_lines(self):
+    def test_each_corpus_unpacks_and_packs_to_the_same_lines(self):
         for target in sorted(names("corpus/*.txt")):
             path = os.path.join(FUZZ, "corpus", f"{target}.txt")
             with open(path, encoding="utf-8") as file:
@@ -52,7 +52,7 @@ class Corpus(unittest.TestCase):
             self.assertGreater(len(inputs), 50, target)
             self.assertEqual("".join(corpus.pack(*x) for x in inputs.items()), "".join(lines))
 
-    def test_files_come_back(self):
+    def test_packed_files_unpack_unchanged(self):
         inputs = {f"of-{size}": bytes(i * 7 & 255 for i in range(size))
                   for size in (1, 39, 40, 41, 80, 4096)}
         inputs["text"] = b"# a\n\tb \r\n"
@@ -81,7 +81,7 @@ class Corpus(unittest.TestCase):
         self.assertEqual((done.returncode, os.path.exists(no)), (1, False))
         self.assertIn(f"corpus.py: {path}:2: ", done.stderr)
 
-    def test_what_would_not_come_back_is_not_packed(self):
+    def test_invalid_name_or_empty_input_is_not_packed(self):
         for name, data in ((".hidden", b"x"), ("a b", b"x"), ("empty", b"")):
             with self.assertRaisesRegex(corpus.Malformed, f"^{name}: "):
                 corpus.pack(name, data)

@@ -32,16 +32,16 @@ class OldKernel(unittest.TestCase):
         self.assertEqual(guest.status, 0, said + guest.tail())
         self.assertRegex(said, r"# Totals: pass:[1-9]\d* fail:0 xfail:0 xpass:0 skip:\d+ error:0")
 
-    def test_debian_on_rxe(self):
+    def test_library_works_on_debian_kernel_with_rxe(self):
         self.check("debian", RXE, RXE_LACKS)
 
-    def test_debian_on_connectx(self):
+    def test_library_works_on_debian_kernel_with_connectx(self):
         self.check("debian", CONNECTX)
 
-    def test_stock_on_rxe(self):
+    def test_library_works_on_stock_kernel_with_rxe(self):
         self.check("stock", RXE, RXE_LACKS)
 
-    def test_stock_on_connectx(self):
+    def test_library_works_on_stock_kernel_with_connectx(self):
         self.check("stock", CONNECTX)
 
 

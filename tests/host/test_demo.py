@@ -325,7 +325,7 @@ class Proof(InDirectory):
         self.assertEqual(self.colours((300, 200), (900, 200), (5, 5)),
                          "(1200, 520) [(200, 10, 10), (10, 10, 200), (255, 255, 255)]")
 
-    def test_it_is_small(self):
+    def test_proof_picture_is_small(self):
         noise = os.urandom(1280 * 800 * 3)
         for name in "sent", "screen":
             png(self.path(f"{name}.png"), 1280, 800, noise)

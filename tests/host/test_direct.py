@@ -30,7 +30,7 @@ from tests.host.test_gpu import PAGE, SEED, SIZE, pattern  # noqa: E402
 
 PROGRAM = "guests/direct"
 PERFTEST = ("tests.programs.perftest_direct.PerftestDirect."
-            "test_bytes_that_host_direct_counts")
+            "test_writes_and_reads_go_by_data_direct")
 SAID = re.compile(r"second function: (\d+) written, (\d+) read, (\d+) atomics")
 # Of the trace, for each MR: the pages of the list to which its key leads.
 PAGES = re.compile(r" crosses to 0x[0-9a-f]+, in pages of 1 << (\d+)")
@@ -51,7 +51,7 @@ class Direct(unittest.TestCase):
         return guest, said, by_function(guest, model)["second"]
 
     def test_each_byte_leaves_by_its_function(self):
-        _, said, second = self.run_case("bytes_of_each_function", ["connectx", "direct"])
+        _, said, second = self.run_case("each_byte_leaves_by_its_function", ["connectx", "direct"])
         written, read, atomics = map(int, SAID.search(said).groups())
         self.assertGreater(written, 200000)
         self.assertEqual(second, Traffic(read, written, atomics))
@@ -90,7 +90,7 @@ class Direct(unittest.TestCase):
             self.assertEqual(found, Traffic(many, many))
 
     def test_device_memory_of_another_card_is_reached_by_the_second_function(self):
-        _, _, second = self.run_case("device_memory_of_another_card",
+        _, _, second = self.run_case("second_function_reaches_dm_of_another_card",
                                      ["connectx", "direct", "connectx-2"])
         self.assertEqual(second, Traffic(2 * 8192, 2 * 8192), "by two verbs")
 
@@ -112,7 +112,7 @@ class Direct(unittest.TestCase):
         self.assert_vram_has_pattern(guest)
         self.assertEqual(second, Traffic())
 
-    def test_port_with_acs_ends_the_way_of_the_second_function(self):
+    def test_port_with_acs_blocks_the_second_function(self):
         devices = ["connectx", "direct-slot", "gpu-slot"]
         self.run_case("vram_is_near_the_second_function", devices, accel="tcg")
         # Request redirection, at every root port of QEMU.

@@ -71,13 +71,15 @@ class DirectLeaves(unittest.TestCase):
         return said(guest)
 
     def test_function_may_be_unplugged_under_traffic(self):
-        self.leaves("unplugged", lambda guest: guest.device_del("direct"), plug_in)
+        self.leaves("unplugged_function_ends_traffic_and_comes_back",
+                    lambda guest: guest.device_del("direct"), plug_in)
 
     def test_function_may_be_pulled_out_under_traffic(self):
         def slot_is_used_again(guest):
             guest.device_del("direct")
             plug_in(guest)
-        log = self.leaves("pulled", lambda guest: pull_out(), slot_is_used_again)
+        log = self.leaves("pulled_function_ends_traffic_and_comes_back",
+                          lambda guest: pull_out(), slot_is_used_again)
         self.assertIn("SIGUSR2: the function of Data Direct leaves its slot", log)
 
 

@@ -161,7 +161,7 @@ class Documents(unittest.TestCase):
 class Checkers(unittest.TestCase):
     """The checks above find what is wrong."""
 
-    def test_links(self):
+    def test_bad_links_are_found(self):
         text = "# One two\n\n## What's `up`?\n\n## One two\n"
         self.assertEqual(list(anchors(text)), ["one-two", "whats-up", "one-two-1"])
         for bad in "[x](nothing.md)", "![x](../build)", "[x](#three)", "[x](README.md#nothing)":
@@ -170,7 +170,7 @@ class Checkers(unittest.TestCase):
                      "[x](Documentation/kit.md#guests)", "```\n[x](y)\n```"):
             self.assertEqual(list(bad_links("README.md", text + good)), [], good)
 
-    def test_commands(self):
+    def test_bad_commands_are_found(self):
         makefile = "check: ready ## run\n\t@scripts/check $(if $(T),\"$$T\")\n"
         for bad in ("`make chekc`", "\n    make check X=1  # why\n", "```\nmake tests T=a\n```\n",
                     "`make check T=a FULL=1`"):
@@ -179,7 +179,7 @@ class Checkers(unittest.TestCase):
                      "\n    make check # X=\n"):
             self.assertEqual(list(bad_commands(good, makefile)), [], good)
 
-    def test_paths(self):
+    def test_bad_paths_are_found(self):
         for bad in ("`scripts/chekc`", "\n    scripts/boot2 --rxe\n", "`kit/*.nothing`",
                     "`devices/connectx/none.c`"):
             self.assertEqual(len(list(bad_paths(bad))), 1, bad)
@@ -220,11 +220,11 @@ class Drawing(unittest.TestCase):
         cls.program = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(cls.program)
 
-    def test_it_is_up_to_date(self):
+    def test_drawing_is_up_to_date(self):
         self.assertEqual(read("Documentation/architecture.svg"), self.program.drawing(),
                          "run Documentation/architecture.py")
 
-    def test_it_is_an_svg_with_a_title_and_no_two_boxes_in_one_place(self):
+    def test_drawing_is_svg_with_title_and_separate_boxes(self):
         root = xml.etree.ElementTree.fromstring(self.program.drawing())
         self.assertIn("ibv_reg_mr_fd", root.findtext("{http://www.w3.org/2000/svg}title"))
         places = [(row, column) for row, first, count, *_ in self.program.STEPS

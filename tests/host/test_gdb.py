@@ -188,7 +188,7 @@ class OnTerminal(WithGuest):
 
 
 class Refusals(unittest.TestCase):
-    def test_it_needs_a_terminal_or_batch_and_says_so_first(self):
+    def test_gdb_needs_a_terminal_or_batch_and_says_so_first(self):
         done = subprocess.run([GDB, "true"], stdin=subprocess.DEVNULL, capture_output=True,
                               text=True, timeout=patience(20), check=False)
         self.assertEqual(done.returncode, 2)

@@ -37,7 +37,7 @@ class HugePages(unittest.TestCase):
     def test_large_piece_of_memory_asks_for_huge_pages(self):
         self.assertIn("hg", self.flags(8 << 20))
 
-    def test_small_piece_of_memory_does_not(self):
+    def test_small_piece_of_memory_asks_for_no_huge_pages(self):
         flags = self.flags(64 << 10)
         self.assertIn("VmFlags:", flags)
         self.assertNotIn("hg", flags)

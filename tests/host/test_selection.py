@@ -48,7 +48,8 @@ class Patterns(unittest.TestCase):
     def test_printed_name_selects_that_case(self):
         for program, case in (name.split(": ", 1) for name in (
                 DATA, MR, "host/cases: tests.host.test_cases.Reader.test_tap_is_read",
-                "kunit: rxe_mr: test_index", "demo: the screen shows what was sent")):
+                "kunit: rxe_mr: test_missing_page_is_refused",
+                "demo: the screen shows what was sent")):
             self.assertEqual(selected(f"{program}: {case}"), {program: (case,)})
 
     def test_device_may_be_left_out(self):
@@ -89,9 +90,11 @@ class Patterns(unittest.TestCase):
 
     def test_several_patterns_add_up(self):
         both = {p.title: p.wanted for p in selection.select_any(
-            ["exporters/", "kunit: rxe_mr: test_index", "kunit: rxe_mr: test_hole",
+            ["exporters/", "kunit: rxe_mr: test_long_copy_moves_every_byte",
+             "kunit: rxe_mr: test_missing_page_is_refused",
              "receive_lands_in_the_buffer", "exporters/memory", "rxe/access/data"], "base")}
-        self.assertEqual(both["kunit"], ("rxe_mr: test_index", "rxe_mr: test_hole"))
+        self.assertEqual(both["kunit"], ("rxe_mr: test_long_copy_moves_every_byte",
+                                         "rxe_mr: test_missing_page_is_refused"))
         self.assertEqual(both["rxe/access/data"], ())
         self.assertEqual(both["rxe/exporters/memory"], ())
         self.assertIn("rxe/exporters/vram", both)
@@ -198,9 +201,10 @@ class CommandLines(unittest.TestCase):
                          (["/product/fuzz_wqe", "-runs=20000", "-seed=0x5",
                            "-artifact=/mrfd/build/fuzz_wqe.crash", "/product/corpus/fuzz_wqe"],
                           None))
-        words, guest = self.words("kunit: rxe_mr: test_index")
+        words, guest = self.words("kunit: rxe_mr: test_missing_page_is_refused")
         self.assertEqual(words, ["/mrfd/kit/guest/kunit", "rxe_mr"])
-        self.assertIn("kunit.filter_glob=rxe_mr.test_index", guest["append"].split())
+        self.assertIn("kunit.filter_glob=rxe_mr.test_missing_page_is_refused",
+                      guest["append"].split())
 
     def test_guest_is_told_its_device(self):
         env = self.words(DATA)[1]["env"]
@@ -234,7 +238,7 @@ class Built(unittest.TestCase):
                 ("host/cases", []),
                 ("model/table", ["connectx --test"]),
                 ("model/fuzz_packet", ["connectx --test"]),
-                ("kunit: rxe_mr: test_index", ["base"]),
+                ("kunit: rxe_mr: test_missing_page_is_refused", ["base"]),
                 (MR, ["base", "rdma-core"]),
                 (DATA, ["access/data", "base", "rdma-core"]),
                 ("programs/libfabric", ["base", "gpu", "programs/libfabric", "rdma-core"]),

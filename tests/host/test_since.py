@@ -192,7 +192,7 @@ class Heads(unittest.TestCase):
             file.flush()
             return heads.read(file.name)
 
-    def test_lines_of_c_and_python(self):
+    def test_lines_of_c_and_python_are_read(self):
         self.assertEqual(
             self.read("// SPDX\n/* runs: quick debug; guest: gpu; devices: all pinned */\n"
                       "/* runs: full; devices: two */\n"),
@@ -224,7 +224,7 @@ class Heads(unittest.TestCase):
                 known = {word for head in heads.read(path) for word in head.devices}
                 self.assertTrue(known <= {d.word for d in programs.DEVICES} and known, path)
 
-    def test_marks_of_cases(self):
+    def test_marks_of_cases_are_read(self):
         with tempfile.TemporaryDirectory() as top:
             path = os.path.join(top, "a.c")
             with open(path, "w", encoding="utf-8") as file:

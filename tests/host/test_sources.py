@@ -103,7 +103,7 @@ class SourcesTest(ProjectTest):
         self.serve(MIRROR)
         self.got(DEBIAN)
 
-    def test_archive_of_the_past_has_what_the_mirror_has_not(self):
+    def test_snapshot_has_what_the_mirror_has_not(self):
         self.serve(PAST)
         said = self.got(DEBIAN)
         self.assertIn('no longer where it was', said)
@@ -120,7 +120,7 @@ class SourcesTest(ProjectTest):
                       'patches: each of the 2 files that they edit is there', said)
 
     # runs: full
-    def test_order_of_the_ways(self):
+    def test_apt_comes_before_snapshot_and_upstream(self):
         self.serve('apt', PAST, RELEASE)
         self.got(DEBIAN)
         self.assertFalse({PAST, RELEASE} & set(self.server.asked))
@@ -165,7 +165,7 @@ class SourcesTest(ProjectTest):
         self.assertEqual(len(seen), 3)
 
     # runs: full
-    def test_interrupted_way_leaves_nothing_that_counts(self):
+    def test_failed_download_leaves_no_part(self):
         self.serve()
         self.refused('no way leads to')
         self.serve(MIRROR)
@@ -189,7 +189,7 @@ class SourcesTest(ProjectTest):
         self.server.cut = {MIRROR, PAST}
         self.assertIn('the same for the patches', self.got(UPSTREAM))
 
-    def test_archive_that_is_none_is_refused(self):
+    def test_file_that_is_no_archive_is_refused(self):
         self.serve(RELEASE, data=b'<html>')
         self.refused('release: the archive cannot be unpacked')
 

@@ -57,15 +57,15 @@ class Reading(unittest.TestCase):
             count.read(piece)
         return count.done, count.total, count.whole
 
-    def test_objects_of_make(self):
+    def test_objects_of_make_are_counted(self):
         self.assertEqual(self.count(KBUILD), (4, None, True))
         self.assertEqual(self.count(KBUILD, in_all=10), (4, 10, True))
 
-    def test_pieces_end_anywhere(self):
+    def test_pieces_of_a_log_may_end_anywhere(self):
         for at in range(len(KBUILD)):
             self.assertEqual(self.count(KBUILD[:at], KBUILD[at:], in_all=10), (4, 10, True), at)
 
-    def test_ninja_says_it(self):
+    def test_ninja_names_done_and_total(self):
         log = b'ninja: Entering directory\n[1/20] Building C object a.o\n[2/20] Linking [7/9] x\n'
         self.assertEqual(self.count(log), (2, 20, True))
 
@@ -73,15 +73,15 @@ class Reading(unittest.TestCase):
         self.assertEqual(self.count(b'objects there before: 5\n  CC      a.o\n', in_all=10),
                          (6, 10, False))
 
-    def test_nobody_knows_how_many_are_made_again(self):
+    def test_total_of_a_partial_build_is_unknown(self):
         self.assertEqual(self.count(b'objects there before: 10\n  CC      a.o\n', in_all=10),
                          (1, None, False))
         self.assertEqual(self.count(b'  CC      a.o\n', in_all=10), (1, None, False))
 
-    def test_more_than_there_should_be_is_all(self):
+    def test_more_objects_than_expected_are_the_total(self):
         self.assertEqual(self.count(KBUILD, in_all=3), (3, 3, True))
 
-    def test_other_logs_count_nothing(self):
+    def test_other_logs_contain_no_objects(self):
         self.assertEqual(self.count(b'cc -c a.c\n-- Looking for x\nI: downloading [1/2]\n'),
                          (0, None, False))
 
@@ -98,14 +98,14 @@ class InDirectory(unittest.TestCase):
 
 
 class Estimate(InDirectory):
-    def test_without_a_record_by_the_part_that_is_made(self):
+    def test_estimate_without_a_record_uses_the_part_made(self):
         self.assertEqual(self.record().left(30, 0.25), 90)
 
-    def test_too_early_to_say(self):
+    def test_early_step_has_no_estimate(self):
         self.assertIsNone(self.record().left(30, 0))
         self.assertIsNone(self.record().left(1, 0.5))
 
-    def test_the_last_build_tells_at_once_and_this_one_by_and_by(self):
+    def test_estimate_moves_from_last_build_to_this_one(self):
         self.record().save(100, 200, [(at * 2, at) for at in range(101)])
         record = self.record()
         self.assertEqual((record.objects, record.seconds), (100, 200))
@@ -113,29 +113,29 @@ class Estimate(InDirectory):
         self.assertEqual(record.left(10, 0.10), 135)  # half by its pace, of 100 s; half by 200 s
         self.assertEqual(record.left(25, 0.50), 25)
 
-    def test_what_takes_long_at_the_end_is_not_forgotten(self):
+    def test_estimate_includes_a_long_end(self):
         # The objects take 60 s, and then it links for 40 s.
         self.record().save(100, 100, [(at * 0.6, at) for at in range(101)])
         self.assertAlmostEqual(self.record().left(60, 1), 40)
         self.assertAlmostEqual(self.record().left(60, 0.5), 140)
 
-    def test_a_part_of_a_build_is_no_record(self):
+    def test_partial_build_is_not_recorded(self):
         self.record().save(100, 200, [(200, 100)])
         self.record().save(4, 2, [(2, 4)])
         self.assertEqual(self.record().objects, 100)
 
-    def test_a_record_that_cannot_be_read_is_none(self):
+    def test_unreadable_record_is_ignored(self):
         path = self.dir / 'steps/a.json'
         path.parent.mkdir()
         for text in '', '[]', '{"objects": 9}', '{"objects": 9, "seconds": 1, "curve": [1, 2]}':
             path.write_text(text)
             self.assertIsNone(self.record().objects, text)
 
-    def test_a_first_build_of_the_kernel_knows_how_many(self):
+    def test_first_kernel_build_knows_its_objects(self):
         for name in 'kernel.log', 'kernel-debug.log', 'kernel-stock.log':
             self.assertGreater(self.record(name).objects, 1000)
 
-    def test_the_step_keeps_a_build_from_scratch_only(self):
+    def test_only_a_build_from_scratch_is_recorded(self):
         for text, kept in ('objects there before: 3\n  CC      a.o\n', False), (KBUILD.decode(), True):
             self.log.write_text(text)
             progress.Step(str(self.log), 'title', str(self.dir / 'steps')).end()
@@ -168,14 +168,14 @@ class Lines(InDirectory):
             self.made = progress.show(step, beside or progress.Beside(None))
         return written
 
-    def test_a_terminal_has_one_line_that_moves(self):
+    def test_terminal_shows_one_line_that_is_updated(self):
         written = self.shown(True, 31)
         self.assertEqual(written[9], '\rbuilding it: 10 of 100 objects, 0:10, about 1:30 left\033[K')
         self.assertEqual(written[29], '\rbuilding it: 30 of 100 objects, 0:30, about 1:10 left\033[K')
         self.assertEqual(written[-1], '\r\033[K')
         self.assertNotIn('\n', ''.join(written))
 
-    def test_it_fits_into_the_terminal(self):
+    def test_line_fits_into_the_terminal(self):
         self.assertEqual(self.shown(True, 11, columns=20)[9], '\rbuilding it: 10 of \033[K')
 
     def test_a_log_has_a_line_a_minute(self):
@@ -184,16 +184,16 @@ class Lines(InDirectory):
                                    'building it: 100 of 100 objects, 2:00, about 0:00 left\n'])
         self.assertEqual(self.shown(False, 59), [])
 
-    def test_without_objects_there_is_the_time(self):
+    def test_step_without_objects_shows_the_time(self):
         self.assertEqual(self.shown(False, 61, log=b'text\n'), ['building it: 1:00\n'])
 
-    def test_it_ends_as_the_step_does(self):
+    def test_result_is_that_of_the_step(self):
         self.shown(True, 3)
         self.assertTrue(self.made)
         self.shown(True, 3, last=b'')
         self.assertFalse(self.made)
 
-    def test_of_two_side_by_side_the_first_writes_for_both(self):
+    def test_first_of_two_steps_writes_for_both(self):
         one, two = progress.Beside(str(self.dir / 'both')), progress.Beside(str(self.dir / 'both'))
         os.mkdir(self.dir / 'both')
         one.name, two.name = f'1-{os.getpid()}', f'2-{os.getppid()}'
@@ -224,7 +224,7 @@ class Steps(ProjectTest):
 
     OBJECTS = 'for n in 1 2 3 4; do echo "[$n/4] a.o"; sleep 0.7; done'
 
-    def test_in_a_pipe(self):
+    def test_step_in_a_pipe_prints_one_line(self):
         self.program(self.OBJECTS)
         done = self.script('work')
         self.assertEqual((done.returncode, done.stdout), (0, 'it\n'))
@@ -251,7 +251,7 @@ class Steps(ProjectTest):
                 break
         return text
 
-    def test_on_a_terminal(self):
+    def test_step_on_a_terminal_shows_its_progress(self):
         self.program(self.OBJECTS)
         process, terminal = self.on_terminal()
         text = self.read(terminal)
@@ -260,7 +260,7 @@ class Steps(ProjectTest):
         self.assertRegex(text, r'\r\x1b\[Kworking \.\.\. done in \d s\r\n\Z')
         self.assertEqual(text.count('\n'), 1)
 
-    def test_the_end_of_the_log_of_one_that_fails(self):
+    def test_failed_step_prints_the_end_of_its_log(self):
         self.program('seq 100; exit 3')
         done = self.script('work')
         self.assertEqual((done.returncode, done.stdout), (1, ''))
@@ -269,7 +269,7 @@ class Steps(ProjectTest):
         self.assertFalse(self.stamp.exists())
         self.assertFalse((self.cache / 'steps/work.json').exists())
 
-    def test_an_interrupt_ends_all_of_it(self):
+    def test_interrupt_ends_all_processes(self):
         for number in signal.SIGINT, signal.SIGTERM:
             with self.subTest(number=number):
                 self.program('echo $BASHPID >"$build/pid"; sleep 60 & echo $! >>"$build/pid"; wait')
@@ -288,7 +288,7 @@ class Steps(ProjectTest):
                     time.sleep(0.1)
                 self.assertFalse(self.product.exists() or self.stamp.exists())
 
-    def test_it_works_without_what_shows_it(self):
+    def test_step_works_if_kit_progress_fails(self):
         self.stub('kit/progress', 'import sys\nsys.exit(1)\n')
         self.program('echo made')
         done = self.script('work')
@@ -313,18 +313,18 @@ class SideBySide(unittest.TestCase):
         (self.scripts / name).write_text(f'#!/bin/sh\n{text}\n')
         (self.scripts / name).chmod(0o755)
 
-    def test_each_gives_its_line_and_all_share_a_directory(self):
+    def test_programs_give_their_lines_and_share_a_directory(self):
         one, two = (line.split() for line in products.tools(['says', 'a'], ['says', 'b']))
         self.assertEqual((one[0], two[0], one[2]), ('a', 'b', two[2]))
         self.assertFalse(os.path.exists(one[2]))
 
-    def test_one_that_fails_ends_the_others_and_is_named(self):
+    def test_failed_program_ends_the_others_and_is_named(self):
         with self.assertRaisesRegex(products.BootError, '^scripts/fails x failed$'):
             products.tools(['waits'], ['fails', 'x'])
         pid = int((self.scripts / 'pid').read_text())
         self.assertRaises(ProcessLookupError, os.kill, pid, 0)
 
-    def test_one_that_fails_as_the_last_one_counts(self):
+    def test_failure_of_any_program_is_raised(self):
         for commands in (['says'], ['fails-at-once']), (['fails-at-once'], ['says']):
             with self.assertRaises(products.BootError):
                 products.tools(*commands)

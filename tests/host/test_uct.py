@@ -64,17 +64,17 @@ class Uct(unittest.TestCase):
         self.assertEqual(guest.vram[at:at + len(data)], data)
         self.assertGreater(len(set(data)), 16)
 
-    def test_buffers_by_rc_mlx5(self):
+    def test_rc_mlx5_moves_dma_bufs(self):
         guests = self.run_on(CONNECTX, "rc_mlx5")
         self.assert_in_vram(guests[0])
         for guest in guests:
             counted = by_function(guest)["first"]
             self.assertGreater(min(counted.read, counted.written), 5 * SIZE)
 
-    def test_buffers_by_rc_verbs(self):
+    def test_rc_verbs_moves_dma_bufs(self):
         self.assert_in_vram(self.run_on(CONNECTX, "rc_verbs")[0])
 
-    def test_buffers_by_rc_verbs_on_soft_roce(self):
+    def test_rc_verbs_moves_dma_bufs_on_soft_roce(self):
         self.run_on(RXE, "rc_verbs")
 
 

@@ -31,12 +31,12 @@ class Workflow(unittest.TestCase):
         cls.steps = [step for job in cls.jobs.values() for step in job["steps"]]
         cls.commands = [step["run"] for step in cls.steps if "run" in step]
 
-    def test_has_the_jobs(self):
+    def test_workflow_has_each_job(self):
         self.assertEqual(list(self.jobs), ["check", "debug", "full", "series", "update"])
         for name, job in self.jobs.items():
             self.assertTrue(any("make " in step.get("run", "") for step in job["steps"]), name)
 
-    def test_names_targets_and_variables_of_make(self):
+    def test_make_targets_and_variables_exist(self):
         targets = run("make", "help")
         found = [words.split() for command in self.commands
                  for words in re.findall(r"(?:^|&& )make ([^&|;]*)", command)]
@@ -46,7 +46,7 @@ class Workflow(unittest.TestCase):
             for variable in variables:
                 self.assertIn(CHECK[variable.partition("=")[0]], run("scripts/check", "--help"))
 
-    def test_names_programs_with_options_that_they_have(self):
+    def test_programs_have_the_named_options(self):
         found = [words.split() for command in self.commands
                  for words in re.findall(r"scripts/[^&|;)\"]*", command)]
         self.assertTrue(found)
@@ -61,14 +61,14 @@ class Workflow(unittest.TestCase):
             self.assertTrue([name for name, job in self.jobs.items()
                              if f"github.event.schedule == '{time['cron']}'" in job.get("if", "")])
 
-    def test_keeps_the_cache_of_the_kit(self):
+    def test_cache_of_the_kit_is_kept(self):
         kept = {step["with"]["path"] for step in self.steps
                 if step.get("uses", "").startswith("actions/cache@")}
         cache = run("env", f"XDG_CACHE_HOME={workflow()['env']['XDG_CACHE_HOME']}", "bash", "-c",
                     '. kit/paths.sh; echo "$cache"').strip()
         self.assertEqual(kept, {cache})
 
-    def test_keeps_what_a_run_leaves(self):
+    def test_results_and_logs_of_a_run_are_kept(self):
         text = run("bash", "-c", '. kit/paths.sh; echo "$build/results"; echo "$logs"').split()
         for step in self.steps:
             if step.get("with", {}).get("name", "").startswith("results-"):

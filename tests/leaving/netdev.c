@@ -152,7 +152,7 @@ static void process_learns_it(struct __test_metadata *_metadata, FIXTURE_DATA(ne
 	ASSERT_EQ(EIO, memory_reg_errno(&self->mem, self->pair.pd));
 }
 
-TEST_F(netdev, deleted_amid_traffic_waits_for_nobody)
+TEST_F(netdev, deletion_under_traffic_waits_for_nobody)
 {
 	struct deletion d = {};
 	pthread_t thread;
@@ -177,7 +177,7 @@ static struct rdma_cm_id *listener(struct rdma_event_channel *channel)
 	return id;
 }
 
-TEST_F(netdev, deleted_below_a_listener_waits_for_nobody)
+TEST_F(netdev, deletion_below_a_listener_waits_for_nobody)
 {
 	struct rdma_event_channel *channel = must(rdma_create_event_channel());
 	struct rdma_cm_id *id = listener(channel);

@@ -242,7 +242,7 @@ static void complete(struct end *end)
 		fail_case("no completion: %s", fi_strerror(-n));
 }
 
-TEST_F(libfabric, remote_write_into_it)
+TEST_F(libfabric, remote_write_lands_in_the_buffer)
 {
 	fi(fi_write(self->end[0].ep, self->mem.cpu, SIZE, fi_mr_desc(self->host_mr), 0, 0,
 		    fi_mr_key(self->fd_mr), NULL));
@@ -250,7 +250,7 @@ TEST_F(libfabric, remote_write_into_it)
 	ASSERT_TRUE(filled(self->buf.cpu, SIZE, 2, "the buffer"));
 }
 
-TEST_F(libfabric, remote_read_from_it)
+TEST_F(libfabric, remote_read_returns_the_bytes_of_the_buffer)
 {
 	fi(fi_read(self->end[0].ep, self->mem.cpu, SIZE, fi_mr_desc(self->host_mr), 0, 0,
 		   fi_mr_key(self->fd_mr), NULL));
@@ -258,7 +258,7 @@ TEST_F(libfabric, remote_read_from_it)
 	ASSERT_TRUE(filled(self->mem.cpu, SIZE, 1, "memory"));
 }
 
-TEST_F(libfabric, write_from_it)
+TEST_F(libfabric, write_takes_its_data_from_the_buffer)
 {
 	fi(fi_write(self->end[1].ep, (void *)0, SIZE, fi_mr_desc(self->fd_mr), 0,
 		    self->mem.iova, fi_mr_key(self->host_mr), NULL));
@@ -266,7 +266,7 @@ TEST_F(libfabric, write_from_it)
 	ASSERT_TRUE(filled(self->mem.cpu, SIZE, 1, "memory"));
 }
 
-TEST_F(libfabric, read_into_it)
+TEST_F(libfabric, read_puts_its_data_into_the_buffer)
 {
 	fi(fi_read(self->end[1].ep, (void *)0, SIZE, fi_mr_desc(self->fd_mr), 0,
 		   self->mem.iova, fi_mr_key(self->host_mr), NULL));
@@ -274,7 +274,7 @@ TEST_F(libfabric, read_into_it)
 	ASSERT_TRUE(filled(self->buf.cpu, SIZE, 2, "the buffer"));
 }
 
-TEST_F(libfabric, receive_into_it)
+TEST_F(libfabric, message_lands_in_the_buffer)
 {
 	fi(fi_recv(self->end[1].ep, (void *)0, SIZE, fi_mr_desc(self->fd_mr), 0, NULL));
 	fi(fi_send(self->end[0].ep, self->mem.cpu, SIZE, fi_mr_desc(self->host_mr), 0, NULL));
@@ -283,7 +283,7 @@ TEST_F(libfabric, receive_into_it)
 	ASSERT_TRUE(filled(self->buf.cpu, SIZE, 2, "the buffer"));
 }
 
-TEST_F(libfabric, send_from_it)
+TEST_F(libfabric, send_carries_the_bytes_of_the_buffer)
 {
 	fi(fi_recv(self->end[0].ep, self->mem.cpu, SIZE, fi_mr_desc(self->host_mr), 0, NULL));
 	fi(fi_send(self->end[1].ep, (void *)0, SIZE, fi_mr_desc(self->fd_mr), 0, NULL));
@@ -292,7 +292,7 @@ TEST_F(libfabric, send_from_it)
 	ASSERT_TRUE(filled(self->mem.cpu, SIZE, 1, "memory"));
 }
 
-TEST_F(libfabric, part_of_it_without_its_descriptor)
+TEST_F(libfabric, mr_of_a_part_works_after_close_of_the_fd)
 {
 	struct fid_mr *part;
 	int fd = dup(self->buf.fd);
@@ -307,7 +307,7 @@ TEST_F(libfabric, part_of_it_without_its_descriptor)
 	fi(fi_close(&part->fid));
 }
 
-TEST_F(libfabric, what_cannot_be_registered_says_why)
+TEST_F(libfabric, reg_of_an_invalid_fd_or_range_is_refused)
 {
 	struct fid_mr *mr;
 	int null = open("/dev/null", O_RDWR);

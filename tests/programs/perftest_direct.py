@@ -55,7 +55,8 @@ class PerftestDirect(PerftestCase):
             for way in BY_DATA_DIRECT:
                 self.check(tool, "vgem", way, "-s", "4096", size=4096)
 
-    def test_bytes_that_host_direct_counts(self):
+    # host/direct runs this case alone, and counts its bytes.
+    def test_writes_and_reads_go_by_data_direct(self):
         for way in BY_DATA_DIRECT:
             for tool in "ib_write_bw", "ib_read_bw":
                 # What is sent again on a busy machine is read again: wait longer.

@@ -109,7 +109,7 @@ static void post(FIXTURE_DATA(polled) *self, int id)
 		fail_case("post a request");
 }
 
-TEST_F(polled, each_completion_once)
+TEST_F(polled, each_completion_is_delivered_once)
 {
 	int n = depth(2000, MOST);
 	double end = deadline(60);

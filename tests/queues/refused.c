@@ -81,7 +81,7 @@ static void only_the_next_goes_out(struct __test_metadata *_metadata, FIXTURE_DA
 	ASSERT_TRUE(memory_only_changed(&self->e.there, at, PAGE));
 }
 
-TEST_F(refused, list_of_ibv_post_send)
+TEST_F(refused, refused_list_of_ibv_post_send_is_not_sent_later)
 {
 	struct ibv_send_wr wr[LIST] = {}, *bad = NULL;
 	struct ibv_sge sge[LIST];
@@ -100,7 +100,7 @@ TEST_F(refused, list_of_ibv_post_send)
 	only_the_next_goes_out(_metadata, self, variant->state);
 }
 
-TEST_F(refused, requests_of_ibv_wr_complete)
+TEST_F(refused, refused_requests_of_ibv_wr_complete_are_not_sent_later)
 {
 	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(self->qp);
 

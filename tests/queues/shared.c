@@ -110,7 +110,7 @@ TEST_F(shared, datagram_qp_is_created)
 	ASSERT_NE(NULL, self->qp) TH_LOG("errno %d", errno);
 }
 
-TEST_F(shared, extended_verb_creates_it)
+TEST_F(shared, ibv_create_qp_ex_creates_the_qp)
 {
 	struct ibv_qp_init_attr_ex init = INIT(IBV_QPT_RC, .srq = self->srq, .pd = self->e.pd,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,

@@ -146,7 +146,7 @@ static void wait_for(struct ibv_cq *cq, struct ibv_wc *wc)
 			fail_case("no completion");
 }
 
-TEST_F(solicited, wakes_if_an_error_or_solicited)
+TEST_F(solicited, only_errors_and_solicited_completions_wake_the_sleeper)
 {
 	const struct cause *c = variant->cause;
 	struct pair *p = &self->e.pair;

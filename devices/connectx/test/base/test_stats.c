@@ -85,7 +85,7 @@ static void interrupts_have_a_row_of_their_own(void **state)
 "connectx: 0 doorbells, 0 work requests; packets out 0 (0 bytes), in 0 (0 bytes)\n");
 }
 
-static void nothing_executed_prints_nothing(void **state)
+static void empty_statistics_print_nothing(void **state)
 {
 	stats.doorbells = 1;
 	check_text("");
@@ -111,7 +111,7 @@ int main(void)
 		T(rows_add_up_count_and_time),
 		T(batch_time_is_divided_by_its_count),
 		T(interrupts_have_a_row_of_their_own),
-		T(nothing_executed_prints_nothing),
+		T(empty_statistics_print_nothing),
 		T(rows_are_bounded),
 	};
 

@@ -285,7 +285,7 @@ static void rings_all(void)
 	hca_bar_write(hca, HCA_MEMIC_START, &value, 8);
 }
 
-static void doorbell_lies_during_an_access_break_nothing(void **state)
+static void false_doorbells_during_an_access_break_nothing(void **state)
 {
 	static const u8 ops[] = { MLX5_OPCODE_RDMA_WRITE, MLX5_OPCODE_RDMA_READ,
 				  MLX5_OPCODE_SEND };
@@ -429,7 +429,7 @@ int main(void)
 		CASE(access_qemu_refuses_is_a_remote_access_error),
 		CASE(refused_local_side_is_a_local_prot_error),
 		CASE(far_access_without_qemu_is_a_remote_access_error),
-		CASE(doorbell_lies_during_an_access_break_nothing),
+		CASE(false_doorbells_during_an_access_break_nothing),
 		CASE(disable_during_an_access_ends_it),
 		CASE(unmap_during_an_access_completes_nothing),
 		CASE(bus_off_during_an_access_writes_no_more),

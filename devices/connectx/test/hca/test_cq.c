@@ -358,7 +358,7 @@ static void ignored_overrun_keeps_the_cq_usable(void **state)
 }
 
 /* User space writes the record: whatever it says, no entry is lost without an event. */
-static void lying_doorbell_record_overwrites_no_cqe(void **state)
+static void false_doorbell_record_overwrites_no_cqe(void **state)
 {
 	static const uint32_t lies[] = { 5, 1000, 0xffffff, 0xfffffffb, 0x80000000 };
 	unsigned int i, k;
@@ -539,7 +539,7 @@ int main(void)
 		TEST(moderation_delays_events_by_count_and_time),
 		TEST(cq_overrun_is_a_lasting_error),
 		TEST(ignored_overrun_keeps_the_cq_usable),
-		TEST(lying_doorbell_record_overwrites_no_cqe),
+		TEST(false_doorbell_record_overwrites_no_cqe),
 		TEST(unmapped_cq_memory_is_a_cq_error),
 		TEST(padding_zeroes_the_half_before_a_cqe),
 		TEST(query_follows_modify_and_used_cq_stays),

@@ -142,7 +142,7 @@ static void full_eq_drops_events_and_goes_on(void **state)
 }
 
 /* Indexes that would make room where there is none. */
-static void lying_doorbell_makes_no_room(void **state)
+static void false_doorbell_makes_no_room(void **state)
 {
 	static const uint32_t lies[] = { 5, 6, 100, 0x800000, 0xffffff, 0xfffffc };
 	struct eq *eq = make_eq(EQ_AT, 2, 0, BIT_ULL(COMM_EST));
@@ -292,7 +292,7 @@ int main(void)
 		TEST(each_arm_gives_one_interrupt),
 		TEST(event_goes_to_the_last_subscriber),
 		TEST(full_eq_drops_events_and_goes_on),
-		TEST(lying_doorbell_makes_no_room),
+		TEST(false_doorbell_makes_no_room),
 		TEST(unmapped_eq_sends_no_interrupt),
 		TEST(query_shows_the_eq_and_used_eq_stays),
 		TEST(hostile_create_eq_is_refused),

@@ -233,7 +233,7 @@ static int client(void *arg, uint64_t addr, void *data, size_t len, bool write)
 	return 0;
 }
 
-static void unmapped_memory_is_asked_of_qemu(void **state)
+static void unmapped_memory_is_reached_through_qemu(void **state)
 {
 	static const struct { uint64_t addr; size_t len, gap; } gaps[] = {
 		{ 0x1000, 1, 0 }, { 0x0fff, 1, 1 }, { 0x0ff0, 0x20, 0x10 },
@@ -301,7 +301,7 @@ int main(void)
 		TEST(unmap_takes_whole_regions),
 		TEST(region_beyond_the_limit_is_enospc),
 		TEST(words_are_aligned_and_big_endian),
-		TEST(unmapped_memory_is_asked_of_qemu),
+		TEST(unmapped_memory_is_reached_through_qemu),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

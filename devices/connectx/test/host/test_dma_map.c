@@ -266,7 +266,7 @@ static void random_changes_match_a_model(void **state)
 	assert_int_equal(mappings("memfd:guest", NULL), 0);
 }
 
-static void end_at_the_end_of_addresses_is_legal(void **state)
+static void region_may_end_at_the_last_address(void **state)
 {
 	size_t len = PAGE;
 	uint8_t bytes[8];
@@ -377,7 +377,7 @@ static void file_may_grow_and_shrink(void **state)
 }
 
 /* A file of 2^62 bytes, and one that is another one for each mapping. */
-static void what_cannot_be_shared_is_mapped_alone(void **state)
+static void region_that_cannot_be_shared_is_mapped_alone(void **state)
 {
 	int zero = open("/dev/zero", O_RDWR | O_CLOEXEC);
 	uint32_t word = 0x12345678;
@@ -408,11 +408,11 @@ int main(void)
 		TEST(tree_is_balanced_in_any_order),
 		TEST(thousands_of_regions_are_one_mapping_a_file),
 		TEST(random_changes_match_a_model),
-		TEST(end_at_the_end_of_addresses_is_legal),
+		TEST(region_may_end_at_the_last_address),
 		TEST(read_only_region_of_a_writable_file_stays_so),
 		TEST(descriptor_says_what_is_permitted),
 		TEST(file_may_grow_and_shrink),
-		TEST(what_cannot_be_shared_is_mapped_alone),
+		TEST(region_that_cannot_be_shared_is_mapped_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

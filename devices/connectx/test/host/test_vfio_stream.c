@@ -138,7 +138,7 @@ static void too_short_message_ends_the_connection(void **state)
 	}
 }
 
-static void lying_count_ends_the_connection(void **state)
+static void wrong_count_ends_the_connection(void **state)
 {
 	struct { struct access a; uint8_t data[8]; } w = { .a = { 0, 0, 9 } };
 	struct { uint64_t count; struct access a; uint8_t data[8]; } m = {
@@ -235,7 +235,7 @@ int main(void)
 		NEGOTIATED(piled_up_descriptors_end_the_connection),
 		NEGOTIATED(wrong_frame_ends_the_connection),
 		NEGOTIATED(too_short_message_ends_the_connection),
-		NEGOTIATED(lying_count_ends_the_connection),
+		NEGOTIATED(wrong_count_ends_the_connection),
 		NEGOTIATED(eof_within_a_message_is_an_error),
 		NEGOTIATED(eof_between_messages_is_no_error),
 		NEGOTIATED(replies_wait_for_a_slow_reader),

@@ -277,7 +277,7 @@ static void check_revoked(struct kunit *test, struct dm_importer *imp)
 
 /* Export */
 
-static void test_export(struct kunit *test)
+static void test_export_makes_a_writable_dmabuf(struct kunit *test)
 {
 	struct dm_fixture *f = test->priv;
 	struct dm_importer *imp = new_importer(test, 0);
@@ -288,7 +288,7 @@ static void test_export(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, atomic_read(&f->dm->usecnt), 0);
 }
 
-static void test_export_of_a_hidden_dm(struct kunit *test)
+static void test_export_of_a_hidden_dm_is_eopnotsupp(struct kunit *test)
 {
 	struct dm_fixture *f = test->priv;
 
@@ -323,7 +323,7 @@ static void test_attach_refuses_a_pinned_importer(struct kunit *test)
 }
 
 /* Neither a pin nor an attachment is needed: who has it vmapped holds the memory. */
-static void test_vmap(struct kunit *test)
+static void test_vmap_needs_no_attachment(struct kunit *test)
 {
 	struct dm_fixture *f = test->priv;
 	struct dm_importer *imp = new_importer(test, 0);
@@ -336,7 +336,7 @@ static void test_vmap(struct kunit *test)
 }
 
 /* The table has the pages of the DM in order, and no others. */
-static void test_map_of_system_memory(struct kunit *test)
+static void test_map_has_the_pages_of_the_dm_in_order(struct kunit *test)
 {
 	struct dm_fixture *f = test->priv;
 	struct dm_importer *imp = new_importer(test, 0);
@@ -362,7 +362,7 @@ static void test_map_of_system_memory(struct kunit *test)
 }
 
 /* There is no path from a BAR to a device that is not on a PCI bus. */
-static void test_map_of_a_bar_without_a_path(struct kunit *test)
+static void test_map_of_a_bar_needs_a_path(struct kunit *test)
 {
 	struct dm_importer *imp;
 
@@ -380,7 +380,7 @@ static void test_map_of_a_bar_without_a_path(struct kunit *test)
 
 /* Revoke */
 
-static void test_free_revokes(struct kunit *test)
+static void test_free_revokes_an_importer(struct kunit *test)
 {
 	struct dm_importer *imp = new_user(test, 0);
 
@@ -452,7 +452,7 @@ static void test_free_does_not_wait_for_a_vmap(struct kunit *test)
 /* Release */
 
 /* Nothing that is left reaches the DM, and the DM does not reach what has gone. */
-static void test_release_then_free(struct kunit *test)
+static void test_dm_can_be_freed_after_a_release(struct kunit *test)
 {
 	struct dm_fixture *f = test->priv;
 	struct dma_buf *dmabuf[2];
@@ -471,7 +471,7 @@ static void test_release_then_free(struct kunit *test)
 }
 
 /* As if a process had it open with O_PATH: its file goes, and it stays. */
-static void test_free_of_a_dma_buf_without_a_file(struct kunit *test)
+static void test_free_ignores_a_dmabuf_without_a_file(struct kunit *test)
 {
 	struct dm_fixture *f = test->priv;
 	struct dma_buf *dmabuf = ib_dm_export(f->dm);
@@ -523,21 +523,21 @@ static void test_release_races_free(struct kunit *test)
 }
 
 static struct kunit_case dm_dmabuf_cases[] = {
-	KUNIT_CASE(test_export),
-	KUNIT_CASE(test_export_of_a_hidden_dm),
+	KUNIT_CASE(test_export_makes_a_writable_dmabuf),
+	KUNIT_CASE(test_export_of_a_hidden_dm_is_eopnotsupp),
 	KUNIT_CASE(test_attach_needs_invalidate_mappings),
 	KUNIT_CASE(test_attach_refuses_a_pinned_importer),
-	KUNIT_CASE(test_vmap),
-	KUNIT_CASE(test_map_of_system_memory),
-	KUNIT_CASE(test_map_of_a_bar_without_a_path),
-	KUNIT_CASE(test_free_revokes),
+	KUNIT_CASE(test_vmap_needs_no_attachment),
+	KUNIT_CASE(test_map_has_the_pages_of_the_dm_in_order),
+	KUNIT_CASE(test_map_of_a_bar_needs_a_path),
+	KUNIT_CASE(test_free_revokes_an_importer),
 	KUNIT_CASE(test_free_revokes_who_has_only_attached),
 	KUNIT_CASE(test_free_revokes_two_exports),
 	KUNIT_CASE(test_free_revokes_two_importers),
 	KUNIT_CASE(test_free_does_not_wait_for_an_importer),
 	KUNIT_CASE(test_free_does_not_wait_for_a_vmap),
-	KUNIT_CASE(test_release_then_free),
-	KUNIT_CASE(test_free_of_a_dma_buf_without_a_file),
+	KUNIT_CASE(test_dm_can_be_freed_after_a_release),
+	KUNIT_CASE(test_free_ignores_a_dmabuf_without_a_file),
 	KUNIT_CASE(test_release_races_free),
 	{}
 };

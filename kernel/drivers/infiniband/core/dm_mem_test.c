@@ -56,7 +56,7 @@ static int given_back(struct mem_fixture *f)
 	return atomic_read(&f->given_back);
 }
 
-static void test_last_user_gives_it_back(struct kunit *test)
+static void test_last_user_gives_the_memory_back(struct kunit *test)
 {
 	struct mem_fixture *f = test->priv;
 
@@ -67,7 +67,7 @@ static void test_last_user_gives_it_back(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, given_back(f));
 }
 
-static void test_owner_without_other_users_gives_it_back_at_once(struct kunit *test)
+static void test_sole_owner_gives_the_memory_back_at_once(struct kunit *test)
 {
 	struct mem_fixture *f = test->priv;
 
@@ -113,7 +113,7 @@ static struct dma_fence *add_fence(struct ib_dm_mem *mem)
 }
 
 /* Also one by one, and the last one first. */
-static void test_fences_hold_it(struct kunit *test)
+static void test_fences_hold_the_memory(struct kunit *test)
 {
 	struct mem_fixture *f = test->priv;
 	struct dma_fence *fence[2];
@@ -181,9 +181,9 @@ static void test_removal_ends_with_a_fence_that_stays(struct kunit *test)
 }
 
 static struct kunit_case dm_mem_cases[] = {
-	KUNIT_CASE(test_last_user_gives_it_back),
-	KUNIT_CASE(test_owner_without_other_users_gives_it_back_at_once),
-	KUNIT_CASE(test_fences_hold_it),
+	KUNIT_CASE(test_last_user_gives_the_memory_back),
+	KUNIT_CASE(test_sole_owner_gives_the_memory_back_at_once),
+	KUNIT_CASE(test_fences_hold_the_memory),
 	KUNIT_CASE(test_removal_waits_for_users),
 	KUNIT_CASE_SLOW(test_removal_ends_with_a_user_that_stays),
 	KUNIT_CASE_SLOW(test_removal_ends_with_a_fence_that_stays),

@@ -222,7 +222,7 @@ static const struct dma_buf_attach_ops dma_test_attach_ops = {
 	.invalidate_mappings = dma_test_invalidate,
 };
 
-static void test_dynamic(struct kunit *test)
+static void test_dynamic_import_follows_moves(struct kunit *test)
 {
 	struct dma_fixture *f = test->priv;
 	struct ib_umem_dmabuf *umem;
@@ -244,7 +244,7 @@ static void test_dynamic(struct kunit *test)
 	ib_umem_release(&umem->umem);
 }
 
-static void test_pinned(struct kunit *test)
+static void test_pinned_import_pins_and_maps(struct kunit *test)
 {
 	struct dma_fixture *f = test->priv;
 	struct ib_umem_dmabuf *umem;
@@ -254,7 +254,7 @@ static void test_pinned(struct kunit *test)
 	ib_umem_release(&umem->umem);
 }
 
-static void test_pinned_fails(struct kunit *test)
+static void test_failed_pin_or_map_leaves_nothing(struct kunit *test)
 {
 	struct dma_fixture *f = test->priv;
 	struct ib_umem_dmabuf *umem;
@@ -277,7 +277,7 @@ static int dma_test_revoke(void *priv)
 }
 
 /* The buffer is revoked by its exporter, and later released. */
-static void test_revocable(struct kunit *test)
+static void test_revoke_unmaps_and_unpins(struct kunit *test)
 {
 	struct dma_fixture *f = test->priv;
 	struct ib_umem_dmabuf *umem;
@@ -335,7 +335,7 @@ static void test_revoke_that_fails_keeps_the_memory(struct kunit *test)
 }
 
 /* Many exporters move a buffer to where they pin it, and tell all importers. */
-static void test_revocable_moves_in_its_pin(struct kunit *test)
+static void test_move_by_the_pin_revokes_nothing(struct kunit *test)
 {
 	struct dma_fixture *f = test->priv;
 	struct ib_umem_dmabuf *umem;
@@ -358,12 +358,12 @@ static void test_revocable_moves_in_its_pin(struct kunit *test)
 }
 
 static struct kunit_case umem_dmabuf_cases[] = {
-	KUNIT_CASE(test_dynamic),
-	KUNIT_CASE(test_pinned),
-	KUNIT_CASE(test_pinned_fails),
-	KUNIT_CASE(test_revocable),
+	KUNIT_CASE(test_dynamic_import_follows_moves),
+	KUNIT_CASE(test_pinned_import_pins_and_maps),
+	KUNIT_CASE(test_failed_pin_or_map_leaves_nothing),
+	KUNIT_CASE(test_revoke_unmaps_and_unpins),
 	KUNIT_CASE(test_revoke_that_fails_keeps_the_memory),
-	KUNIT_CASE(test_revocable_moves_in_its_pin),
+	KUNIT_CASE(test_move_by_the_pin_revokes_nothing),
 	{}
 };
 

@@ -59,7 +59,7 @@ static const struct range_case range_cases[] = {
 
 KUNIT_ARRAY_PARAM_DESC(range, range_cases, name);
 
-static void test_range(struct kunit *test)
+static void test_invalid_range_is_refused(struct kunit *test)
 {
 	const struct range_case *c = test->param_value;
 	struct ib_uverbs_buffer_desc desc = {
@@ -100,7 +100,7 @@ static const struct type_case type_cases[] = {
 
 KUNIT_ARRAY_PARAM_DESC(type, type_cases, name);
 
-static void test_type(struct kunit *test)
+static void test_unknown_type_or_flag_is_einval(struct kunit *test)
 {
 	const struct type_case *c = test->param_value;
 	const struct ib_uverbs_buffer_desc desc = {
@@ -114,7 +114,7 @@ static void test_type(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, get_buffer_err(&desc, 0, 0), c->err);
 }
 
-static void test_mode_allows(struct kunit *test)
+static void test_mode_of_the_fd_limits_the_access(struct kunit *test)
 {
 	static const unsigned int writing[] = {
 		IB_ACCESS_LOCAL_WRITE, IB_ACCESS_REMOTE_WRITE,
@@ -410,7 +410,7 @@ static void check_buf_held(struct kunit *test, const struct buf_case *c,
 	KUNIT_EXPECT_EQ(test, buf->released, 0);
 }
 
-static void test_buf(struct kunit *test)
+static void test_dmabuf_is_taken_and_given_back(struct kunit *test)
 {
 	const struct buf_case *c = test->param_value;
 	struct test_buf *buf = kunit_kzalloc(test, sizeof(*buf), GFP_KERNEL);
@@ -463,7 +463,7 @@ static bool is_revoked(const struct ib_umem_vmap *vmap)
 }
 
 /* The exporter gets everything back at once, but for the end of the CPU access. */
-static void test_buf_revoked(struct kunit *test)
+static void test_revoke_gives_the_dmabuf_back(struct kunit *test)
 {
 	struct test_buf *buf = kunit_kzalloc(test, sizeof(*buf), GFP_KERNEL);
 	struct ib_uverbs_buffer_desc desc = {
@@ -534,7 +534,7 @@ static bool revokes_at_once(struct kunit *test, struct test_buf *buf,
 }
 
 /* It waits once for all of them. The machine may stop meanwhile, so it has some tries. */
-static void test_buf_revoked_at_once(struct kunit *test)
+static void test_revoke_waits_once_for_all_umems(struct kunit *test)
 {
 	struct test_buf *buf = kunit_kzalloc(test, sizeof(*buf), GFP_KERNEL);
 	struct ib_umem **umems = kunit_kcalloc(test, MANY, sizeof(*umems), GFP_KERNEL);
@@ -554,7 +554,7 @@ static void test_buf_revoked_at_once(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, at_once);
 }
 
-static void test_other_type(struct kunit *test)
+static void test_fd_of_another_type_is_ebadfd(struct kunit *test)
 {
 	struct test_buf *buf = kunit_kzalloc(test, sizeof(*buf), GFP_KERNEL);
 	struct ib_uverbs_buffer_desc desc = { .length = 1 };
@@ -570,7 +570,7 @@ static void test_other_type(struct kunit *test)
 }
 
 /* There are several ways to take a dma-buf, and the driver has to choose. */
-static void test_dmabuf_needs_a_way(struct kunit *test)
+static void test_plain_get_of_a_dmabuf_is_eopnotsupp(struct kunit *test)
 {
 	const struct ib_mr_buffer buffer = {
 		.type = IB_UVERBS_BUFFER_TYPE_DMABUF,
@@ -582,14 +582,14 @@ static void test_dmabuf_needs_a_way(struct kunit *test)
 }
 
 static struct kunit_case umem_fd_cases[] = {
-	KUNIT_CASE_PARAM(test_range, range_gen_params),
-	KUNIT_CASE_PARAM(test_type, type_gen_params),
-	KUNIT_CASE(test_mode_allows),
-	KUNIT_CASE_PARAM(test_buf, buf_gen_params),
-	KUNIT_CASE(test_buf_revoked),
-	KUNIT_CASE(test_buf_revoked_at_once),
-	KUNIT_CASE(test_other_type),
-	KUNIT_CASE(test_dmabuf_needs_a_way),
+	KUNIT_CASE_PARAM(test_invalid_range_is_refused, range_gen_params),
+	KUNIT_CASE_PARAM(test_unknown_type_or_flag_is_einval, type_gen_params),
+	KUNIT_CASE(test_mode_of_the_fd_limits_the_access),
+	KUNIT_CASE_PARAM(test_dmabuf_is_taken_and_given_back, buf_gen_params),
+	KUNIT_CASE(test_revoke_gives_the_dmabuf_back),
+	KUNIT_CASE(test_revoke_waits_once_for_all_umems),
+	KUNIT_CASE(test_fd_of_another_type_is_ebadfd),
+	KUNIT_CASE(test_plain_get_of_a_dmabuf_is_eopnotsupp),
 	{}
 };
 

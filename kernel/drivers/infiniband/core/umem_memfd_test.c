@@ -93,7 +93,7 @@ static void check_pages(struct kunit *test, const struct layout *l,
 	KUNIT_ASSERT_NULL_MSG(test, flat->out[want], "first %u max %u", first, max);
 }
 
-static void test_pages(struct kunit *test)
+static void test_pages_are_those_of_the_folios(struct kunit *test)
 {
 	const struct layout *l = test->param_value;
 	struct flat *flat = kunit_kzalloc(test, sizeof(*flat), GFP_KERNEL);
@@ -234,7 +234,7 @@ static void check_file_free(struct kunit *test, struct address_space *mapping)
 	KUNIT_EXPECT_FALSE(test, mapping_writably_mapped(mapping));
 }
 
-static void test_file(struct kunit *test)
+static void test_umem_pins_the_pages_of_the_file(struct kunit *test)
 {
 	const struct file_case *c = test->param_value;
 	struct ib_uverbs_buffer_desc desc = {
@@ -263,7 +263,7 @@ static void test_file(struct kunit *test)
 }
 
 /* The region keeps the pages that a truncation takes from the file. */
-static void test_truncated(struct kunit *test)
+static void test_umem_keeps_truncated_pages(struct kunit *test)
 {
 	struct ib_uverbs_buffer_desc desc = {
 		.type = IB_UVERBS_BUFFER_TYPE_MEMFD,
@@ -291,7 +291,7 @@ static void test_truncated(struct kunit *test)
 }
 
 /* In a guest with encrypted memory DMA goes through bounce buffers. */
-static void test_bounced(struct kunit *test)
+static void test_bouncing_device_is_eopnotsupp(struct kunit *test)
 {
 	struct ib_uverbs_buffer_desc desc = {
 		.type = IB_UVERBS_BUFFER_TYPE_MEMFD,
@@ -310,10 +310,10 @@ static void test_bounced(struct kunit *test)
 }
 
 static struct kunit_case umem_memfd_cases[] = {
-	KUNIT_CASE_PARAM(test_pages, layout_gen_params),
-	KUNIT_CASE_PARAM(test_file, file_gen_params),
-	KUNIT_CASE(test_truncated),
-	KUNIT_CASE(test_bounced),
+	KUNIT_CASE_PARAM(test_pages_are_those_of_the_folios, layout_gen_params),
+	KUNIT_CASE_PARAM(test_umem_pins_the_pages_of_the_file, file_gen_params),
+	KUNIT_CASE(test_umem_keeps_truncated_pages),
+	KUNIT_CASE(test_bouncing_device_is_eopnotsupp),
 	{}
 };
 

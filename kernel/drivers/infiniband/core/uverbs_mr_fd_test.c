@@ -104,7 +104,7 @@ static struct ib_uverbs_buffer_desc dmabuf_desc(int fd)
 	};
 }
 
-static void test_caps(struct kunit *test)
+static void test_caps_follow_the_ops_of_the_driver(struct kunit *test)
 {
 	struct ib_pd *pd = new_pd(test);
 	u32 type;
@@ -131,7 +131,7 @@ static void test_caps(struct kunit *test)
 }
 
 /* In a guest with encrypted memory only a dma-buf can be there for the device. */
-static void test_caps_of_a_bouncing_device(struct kunit *test)
+static void test_bouncing_device_takes_dmabufs_only(struct kunit *test)
 {
 	struct ib_pd *pd = new_pd(test);
 	u32 type;
@@ -146,7 +146,7 @@ static void test_caps_of_a_bouncing_device(struct kunit *test)
 	}
 }
 
-static void test_op_for_fds(struct kunit *test)
+static void test_reg_calls_the_op_for_fds(struct kunit *test)
 {
 	struct ib_pd *pd = new_pd(test);
 	struct ib_uverbs_buffer_desc desc = dmabuf_desc(export_fd(test, O_RDWR));
@@ -170,7 +170,7 @@ static void test_op_for_fds(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, seen.calls, 1);
 }
 
-static void test_op_for_dmabufs(struct kunit *test)
+static void test_reg_calls_the_op_for_dmabufs(struct kunit *test)
 {
 	struct ib_pd *pd = new_pd(test);
 	struct ib_uverbs_buffer_desc desc = dmabuf_desc(export_fd(test, O_RDWR));
@@ -206,7 +206,7 @@ static void test_op_for_dmabufs(struct kunit *test)
 }
 
 /* A program that asks with fd -1 learns that there is no support. */
-static void test_no_op(struct kunit *test)
+static void test_device_without_an_op_is_eopnotsupp(struct kunit *test)
 {
 	struct ib_pd *pd = new_pd(test);
 	struct ib_uverbs_buffer_desc desc = dmabuf_desc(-1);
@@ -217,7 +217,7 @@ static void test_no_op(struct kunit *test)
 }
 
 /* The user of the older op may have a read-only fd. */
-static void test_dmabuf_of_the_older_op(struct kunit *test)
+static void test_older_op_takes_a_read_only_fd(struct kunit *test)
 {
 	int fd = export_fd(test, O_RDONLY);
 	struct ib_mr_buffer buffer;
@@ -235,7 +235,7 @@ static void test_dmabuf_of_the_older_op(struct kunit *test)
 }
 
 /* The errors that programs know from other drivers */
-static void test_dmabuf_errors(struct kunit *test)
+static void test_older_op_keeps_its_errnos(struct kunit *test)
 {
 	int fd = export_fd(test, O_RDWR);
 	int other = install(test, shmem_file_setup("kunit", PAGE_SIZE, EMPTY_VMA_FLAGS));
@@ -409,7 +409,7 @@ static void test_rereg_fails_after_a_revoke(struct kunit *test)
 	check_unchanged(test, f);
 }
 
-static void test_rereg_in_place(struct kunit *test)
+static void test_rereg_in_place_changes_the_mr(struct kunit *test)
 {
 	struct rereg_fixture *f = new_rereg(test);
 
@@ -436,7 +436,7 @@ static void test_rereg_keeps_memory(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, f->mr.length, 77);
 }
 
-static void test_rereg_cannot(struct kunit *test)
+static void test_rereg_without_the_cap_is_eopnotsupp(struct kunit *test)
 {
 	struct rereg_fixture *f = new_rereg(test);
 
@@ -463,18 +463,18 @@ static void test_rereg_refuses_a_dma_handle(struct kunit *test)
 }
 
 static struct kunit_case uverbs_mr_fd_cases[] = {
-	KUNIT_CASE(test_caps),
-	KUNIT_CASE(test_caps_of_a_bouncing_device),
-	KUNIT_CASE(test_op_for_fds),
-	KUNIT_CASE(test_op_for_dmabufs),
-	KUNIT_CASE(test_no_op),
-	KUNIT_CASE(test_dmabuf_of_the_older_op),
-	KUNIT_CASE(test_dmabuf_errors),
+	KUNIT_CASE(test_caps_follow_the_ops_of_the_driver),
+	KUNIT_CASE(test_bouncing_device_takes_dmabufs_only),
+	KUNIT_CASE(test_reg_calls_the_op_for_fds),
+	KUNIT_CASE(test_reg_calls_the_op_for_dmabufs),
+	KUNIT_CASE(test_device_without_an_op_is_eopnotsupp),
+	KUNIT_CASE(test_older_op_takes_a_read_only_fd),
+	KUNIT_CASE(test_older_op_keeps_its_errnos),
 	KUNIT_CASE(test_rereg_fails),
 	KUNIT_CASE(test_rereg_fails_after_a_revoke),
-	KUNIT_CASE(test_rereg_in_place),
+	KUNIT_CASE(test_rereg_in_place_changes_the_mr),
 	KUNIT_CASE(test_rereg_keeps_memory),
-	KUNIT_CASE(test_rereg_cannot),
+	KUNIT_CASE(test_rereg_without_the_cap_is_eopnotsupp),
 	KUNIT_CASE(test_rereg_refuses_a_dma_handle),
 	{}
 };

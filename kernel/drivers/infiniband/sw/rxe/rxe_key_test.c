@@ -141,7 +141,7 @@ static void ctx_exit(struct kunit *test)
 
 /* MRs */
 
-static void test_lookup(struct kunit *test)
+static void test_lookup_checks_key_pd_and_rights(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
 	struct rxe_pd *pd = &ctx->pd[0];
@@ -164,7 +164,7 @@ static void test_lookup(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, rxe_read(ctx->mr), 1);
 }
 
-static void test_replace(struct kunit *test)
+static void test_replaced_mr_keeps_its_keys(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
 	struct rxe_mr *old = ctx->mr, *mr;
@@ -207,7 +207,7 @@ static void test_replace(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, atomic_read(&ctx->rxe.mr_pool.num_elem), 1);
 }
 
-static void test_replace_again(struct kunit *test)
+static void test_mr_can_be_replaced_again(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
 	struct rxe_mr *other, *mr;
@@ -229,7 +229,7 @@ static void test_replace_again(struct kunit *test)
 }
 
 /* Both MRs share the memory; the end of the old one does not release it. */
-static void test_replace_shared(struct kunit *test)
+static void test_old_and_new_mr_share_the_memory(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
 	struct rxe_mr *old = ctx->mr;
@@ -248,7 +248,7 @@ static void test_replace_shared(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, rxe_read(&ctx->pd[0]), 2);
 }
 
-static void test_replace_bound(struct kunit *test)
+static void test_mr_with_a_window_is_not_replaced(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
 	struct rxe_mr *old = ctx->mr;
@@ -291,7 +291,7 @@ static void packet_done(struct work_struct *work)
 }
 
 /* The end of the old MR waits for the packet that has looked it up. */
-static void test_replace_waits(struct kunit *test)
+static void test_end_of_the_old_mr_waits_for_packets(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
 	struct rxe_mr *old = ctx->mr;
@@ -338,7 +338,7 @@ static int reader_run(void *data)
 }
 
 /* At any time packets find an MR, the old one or the new one. */
-static void test_replace_race(struct kunit *test)
+static void test_lookup_finds_the_old_or_the_new_mr(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
 	struct reader reader = { .ctx = ctx, .key = ctx->mr->lkey };
@@ -432,7 +432,7 @@ static const struct bind_case bind_cases[] = {
 
 KUNIT_ARRAY_PARAM_DESC(bind, bind_cases, name);
 
-static void test_bind(struct kunit *test)
+static void test_bind_needs_a_range_of_the_mr(struct kunit *test)
 {
 	const struct bind_case *c = test->param_value;
 	struct ctx *ctx = test->priv;
@@ -454,7 +454,7 @@ static void test_bind(struct kunit *test)
 }
 
 /* No window is bound to an MR that is replaced or about to be destroyed. */
-static void test_bind_closed(struct kunit *test)
+static void test_bind_to_a_closed_mr_is_einval(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
 	struct rxe_mw *mw = new_mw(test, ctx);
@@ -467,7 +467,7 @@ static void test_bind_closed(struct kunit *test)
 }
 
 /* No window is bound from a QP that is about to be destroyed. */
-static void test_bind_closed_qp(struct kunit *test)
+static void test_bind_on_a_closed_qp_is_einval(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
 	struct rxe_mw *mw = new_mw(test, ctx);
@@ -519,7 +519,7 @@ static const struct window_case window_cases[] = {
 
 KUNIT_ARRAY_PARAM_DESC(window, window_cases, name);
 
-static void test_window(struct kunit *test)
+static void test_window_reaches_its_range_only(struct kunit *test)
 {
 	const struct window_case *c = test->param_value;
 	u64 add = c->access & IB_ZERO_BASED ? WADDR : 0, offset = ~add;
@@ -540,7 +540,7 @@ static void test_window(struct kunit *test)
 }
 
 /* Rights, key, PD and state of a window */
-static void test_window_rights(struct kunit *test)
+static void test_window_checks_rights_key_and_pd(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
 	struct rxe_mw *mw = new_mw(test, ctx);
@@ -564,18 +564,18 @@ static void test_window_rights(struct kunit *test)
 }
 
 static struct kunit_case rxe_key_cases[] = {
-	KUNIT_CASE(test_lookup),
-	KUNIT_CASE(test_replace),
-	KUNIT_CASE(test_replace_again),
-	KUNIT_CASE(test_replace_shared),
-	KUNIT_CASE(test_replace_bound),
-	KUNIT_CASE(test_replace_waits),
-	KUNIT_CASE(test_replace_race),
-	KUNIT_CASE_PARAM(test_bind, bind_gen_params),
-	KUNIT_CASE(test_bind_closed),
-	KUNIT_CASE(test_bind_closed_qp),
-	KUNIT_CASE_PARAM(test_window, window_gen_params),
-	KUNIT_CASE(test_window_rights),
+	KUNIT_CASE(test_lookup_checks_key_pd_and_rights),
+	KUNIT_CASE(test_replaced_mr_keeps_its_keys),
+	KUNIT_CASE(test_mr_can_be_replaced_again),
+	KUNIT_CASE(test_old_and_new_mr_share_the_memory),
+	KUNIT_CASE(test_mr_with_a_window_is_not_replaced),
+	KUNIT_CASE(test_end_of_the_old_mr_waits_for_packets),
+	KUNIT_CASE(test_lookup_finds_the_old_or_the_new_mr),
+	KUNIT_CASE_PARAM(test_bind_needs_a_range_of_the_mr, bind_gen_params),
+	KUNIT_CASE(test_bind_to_a_closed_mr_is_einval),
+	KUNIT_CASE(test_bind_on_a_closed_qp_is_einval),
+	KUNIT_CASE_PARAM(test_window_reaches_its_range_only, window_gen_params),
+	KUNIT_CASE(test_window_checks_rights_key_and_pd),
 	{}
 };
 

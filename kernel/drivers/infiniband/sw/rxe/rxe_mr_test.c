@@ -67,7 +67,7 @@ static const struct range_case range_cases[] = {
 
 KUNIT_ARRAY_PARAM_DESC(range, range_cases, name);
 
-static void test_check_range(struct kunit *test)
+static void test_range_must_lie_in_the_mr(struct kunit *test)
 {
 	const struct range_case *c = test->param_value;
 	struct rxe_mr *mr = kunit_kzalloc(test, sizeof(*mr), GFP_KERNEL);
@@ -121,7 +121,7 @@ static const struct index_case index_cases[] = {
 
 KUNIT_ARRAY_PARAM_DESC(index, index_cases, name);
 
-static void test_index(struct kunit *test)
+static void test_iova_maps_to_its_page_and_offset(struct kunit *test)
 {
 	const struct index_case *c = test->param_value;
 	struct rxe_mr *mr = kunit_kzalloc(test, sizeof(*mr), GFP_KERNEL);
@@ -434,7 +434,7 @@ static void copy_both(struct kunit *test, struct mem *mem, u64 at,
 	copy_from(test, mem, at, align, length);
 }
 
-static void test_copy_aligned(struct kunit *test)
+static void test_copy_works_at_every_alignment(struct kunit *test)
 {
 	struct mem *mem = new_mem(test);
 	unsigned int at, align, length;
@@ -446,7 +446,7 @@ static void test_copy_aligned(struct kunit *test)
 	check_all(test, mem);
 }
 
-static void test_copy_crossing(struct kunit *test)
+static void test_copy_crosses_a_page_border(struct kunit *test)
 {
 	struct mem *mem = new_mem(test);
 	unsigned int before, length;
@@ -458,7 +458,7 @@ static void test_copy_crossing(struct kunit *test)
 	check_all(test, mem);
 }
 
-static void test_copy_long(struct kunit *test)
+static void test_long_copy_moves_every_byte(struct kunit *test)
 {
 	struct mem *mem = new_mem(test);
 	unsigned int at;
@@ -473,7 +473,7 @@ static void test_copy_long(struct kunit *test)
 	check_all(test, mem);
 }
 
-static void test_copy_refused(struct kunit *test)
+static void test_copy_outside_the_mr_is_einval(struct kunit *test)
 {
 	struct mem *mem = new_mem(test);
 	static const struct {
@@ -563,7 +563,7 @@ static void check_atomic(struct kunit *test, struct mem *mem, u64 at,
 	KUNIT_EXPECT_TRUE_MSG(test, as_model(mem, at, 8), "at %llu", at);
 }
 
-static void test_atomic(struct kunit *test)
+static void test_atomic_changes_its_eight_bytes(struct kunit *test)
 {
 	const u64 value = 0x0123456789abcdefULL, add = 0xff00000000000001ULL;
 	struct mem *mem = new_mem(test);
@@ -585,7 +585,7 @@ static void test_atomic(struct kunit *test)
 	check_all(test, mem);
 }
 
-static void test_atomic_write(struct kunit *test)
+static void test_atomic_write_stores_eight_bytes(struct kunit *test)
 {
 	struct mem *mem = new_mem(test);
 	u64 value = 0x0123456789abcdefULL;
@@ -613,7 +613,7 @@ static void check_atomic_refused(struct kunit *test, struct mem *mem, u64 at, in
 		KUNIT_EXPECT_EQ(test, err, atomic_write(mem, at, 1));
 }
 
-static void test_atomic_refused(struct kunit *test)
+static void test_invalid_atomic_is_refused(struct kunit *test)
 {
 	struct mem *mem = new_mem(test);
 	int i;
@@ -636,7 +636,7 @@ static void test_atomic_refused(struct kunit *test)
 }
 
 /* A missing page, as in a fast MR with too few pages */
-static void test_hole(struct kunit *test)
+static void test_missing_page_is_refused(struct kunit *test)
 {
 	struct mem *mem = new_mem(test);
 	u64 at = PAGE_SIZE - START;
@@ -651,16 +651,16 @@ static void test_hole(struct kunit *test)
 }
 
 static struct kunit_case rxe_mr_cases[] = {
-	KUNIT_CASE_PARAM(test_check_range, range_gen_params),
-	KUNIT_CASE_PARAM(test_index, index_gen_params),
-	KUNIT_CASE_PARAM(test_copy_aligned, kind_gen_params),
-	KUNIT_CASE_PARAM(test_copy_crossing, kind_gen_params),
-	KUNIT_CASE_PARAM(test_copy_long, kind_gen_params),
-	KUNIT_CASE_PARAM(test_copy_refused, user_gen_params),
-	KUNIT_CASE_PARAM(test_atomic, kind_gen_params),
-	KUNIT_CASE_PARAM(test_atomic_write, kind_gen_params),
-	KUNIT_CASE_PARAM(test_atomic_refused, kind_gen_params),
-	KUNIT_CASE_PARAM(test_hole, pages_gen_params),
+	KUNIT_CASE_PARAM(test_range_must_lie_in_the_mr, range_gen_params),
+	KUNIT_CASE_PARAM(test_iova_maps_to_its_page_and_offset, index_gen_params),
+	KUNIT_CASE_PARAM(test_copy_works_at_every_alignment, kind_gen_params),
+	KUNIT_CASE_PARAM(test_copy_crosses_a_page_border, kind_gen_params),
+	KUNIT_CASE_PARAM(test_long_copy_moves_every_byte, kind_gen_params),
+	KUNIT_CASE_PARAM(test_copy_outside_the_mr_is_einval, user_gen_params),
+	KUNIT_CASE_PARAM(test_atomic_changes_its_eight_bytes, kind_gen_params),
+	KUNIT_CASE_PARAM(test_atomic_write_stores_eight_bytes, kind_gen_params),
+	KUNIT_CASE_PARAM(test_invalid_atomic_is_refused, kind_gen_params),
+	KUNIT_CASE_PARAM(test_missing_page_is_refused, pages_gen_params),
 	{}
 };
 
