@@ -190,6 +190,52 @@ TEST_F(buffer, old_mr_that_a_rereg_cannot_destroy_can_only_be_destroyed)
 	free(pd);
 }
 
+/*
+ * Ordinary memory gets another mkey for rights that a UMR cannot give.  Here the old mkey cannot
+ * be revoked, and the new one then neither revoked nor destroyed: it goes with the old MR.
+ */
+TEST_F(buffer, mkey_that_a_failed_rereg_leaves_goes_before_the_memory)
+{
+	const int rights = RWA | IBV_ACCESS_HUGETLB;
+	long pinned = pinned_kb();
+	struct step umr_of_new;
+	struct ibv_mr *mr;
+
+	need("rereg_mr_fd");
+	mr = memory_reg(&self->host, self->pair.pd, RWA);
+	step_at(&umr, 1000);
+	ASSERT_EQ(0, memory_rereg(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, &self->host, rights));
+	step_end(&umr);
+	ASSERT_LT(2, umr.calls);
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	ASSERT_EQ(pinned, pinned_kb());
+
+	/* The last UMR but one revokes the old mkey; the rereg ends there. */
+	mr = memory_reg(&self->host, self->pair.pd, RWA);
+	step_open(&umr_of_new);
+	step_set(&umr_of_new, UMR);
+	step_at(&umr_of_new, umr.calls);
+	step_at(&umr, umr.calls - 1);
+	step_at(&destroy, 1);
+	ASSERT_NE(0, memory_rereg(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, &self->host, rights));
+	ASSERT_TRUE(step_end(&umr));
+	ASSERT_TRUE(step_end(&umr_of_new));
+	ASSERT_TRUE(step_end(&destroy));
+	ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->host_mr,
+					  self->host.iova, SIZE, self->host.iova, mr->rkey));
+
+	/* It cannot be destroyed with the MR either: the pages stay. */
+	step_at(&umr, 1);
+	step_at(&destroy, 1);
+	ASSERT_NE(0, ibv_dereg_mr(mr));
+	ASSERT_TRUE(step_end(&umr));
+	ASSERT_TRUE(step_end(&destroy));
+	ASSERT_EQ(pinned + SIZE / 1024, pinned_kb());
+	ASSERT_EQ(0, ibv_dereg_mr(mr));
+	ASSERT_EQ(pinned, pinned_kb());
+	step_close(&umr_of_new);
+}
+
 int main(int argc, char **argv)
 {
 	return harness_run(argc, argv, steps_prepare);

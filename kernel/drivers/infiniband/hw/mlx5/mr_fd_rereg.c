@@ -27,6 +27,23 @@
 #include "umr.h"
 
 /*
+ * Destroy what a failed rereg has left beside an MR. Its mkey reaches the pages of
+ * the MR, which must not be unpinned before, nor move to another MR.
+ */
+int mlx5r_dereg_leftover(struct mlx5_ib_mr *mr)
+{
+	int err;
+
+	if (!mr->leftover)
+		return 0;
+
+	err = mlx5_ib_dereg_mr(&mr->leftover->ibmr, NULL);
+	if (!err)
+		mr->leftover = NULL;
+	return err;
+}
+
+/*
  * Make another mkey of pages that stay pinned, and let its MR have them. For a
  * moment both mkeys refer to them. The old one is revoked before its MR loses the
  * pages: if its destruction fails it lives on, and the new MR unpins them.
@@ -38,6 +55,10 @@ static struct ib_mr *mlx5r_rereg_move_umem(struct mlx5_ib_mr *mr,
 	struct ib_mr *new;
 	int err;
 
+	err = mlx5r_dereg_leftover(mr);
+	if (err)
+		return ERR_PTR(err);
+
 	new = mlx5r_create_real_mr(pd, mr->umem, mr->ibmr.iova, access, NULL);
 	if (IS_ERR(new))
 		return new;
@@ -45,7 +66,8 @@ static struct ib_mr *mlx5r_rereg_move_umem(struct mlx5_ib_mr *mr,
 	err = mlx5r_umr_revoke_mr(mr);
 	if (err) {
 		mlx5r_mr_take_umem(to_mmr(new));
-		mlx5_ib_dereg_mr(new, NULL);
+		if (mlx5_ib_dereg_mr(new, NULL))
+			mr->leftover = to_mmr(new);
 		return ERR_PTR(err);
 	}
 
