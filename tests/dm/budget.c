@@ -524,4 +524,54 @@ TEST_F(budget, mapping_keeps_the_memory_of_a_freed_dm)
 	ASSERT_TRUE(gets_whole(self));
 }
 
+/* The address at which the library has mapped a DM of this size. */
+static void *mapping_of(size_t size)
+{
+	FILE *maps = must(fopen("/proc/self/maps", "r"));
+	unsigned long from, to;
+	void *found = NULL;
+	char line[256];
+
+	while (fgets(line, sizeof(line), maps)) {
+		if (strstr(line, "/uverbs") && sscanf(line, "%lx-%lx", &from, &to) == 2 &&
+		    to - from == size)
+			found = (void *)from;
+	}
+	fclose(maps);
+	return must(found);
+}
+
+/*
+ * Who registers the mapping pins its pages, as those of other memory: they count against
+ * RLIMIT_MEMLOCK, and when the DM is freed they are no device memory any more.  Those of a card
+ * cannot be pinned.
+ */
+TEST_F(budget, registered_mapping_of_a_freed_dm_counts_as_pinned)
+{
+	const bool is_bar = device_can("pci");
+	const size_t size = 5 * PAGE;
+	struct ibv_pd *pd = must(ibv_alloc_pd(self->ctx));
+	long pinned = pinned_kb();
+	struct ibv_mr *mr;
+	struct dm dm;
+
+	dm_open(&dm, self->ctx, size);
+	mr = ibv_reg_mr(pd, mapping_of(size), size, RW);
+	if (is_bar) {
+		ASSERT_EQ(NULL, mr);
+		ASSERT_EQ(EFAULT, errno);
+	} else {
+		ASSERT_NE(NULL, mr);
+		ASSERT_EQ(pinned + size / 1024, pinned_kb());
+	}
+	dm_close(&dm);
+	ASSERT_EQ(self->max, left(self->ctx));
+	if (mr) {
+		ASSERT_EQ(pinned + size / 1024, pinned_kb());
+		mr_close(mr);
+	}
+	ASSERT_EQ(pinned, pinned_kb());
+	ASSERT_EQ(0, ibv_dealloc_pd(pd));
+}
+
 TEST_HARNESS_MAIN
