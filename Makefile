@@ -49,6 +49,9 @@ rdma-core: ## build rdma-core, print its path
 perftest: ## build perftest with buffers of DRM devices, print its path
 	@scripts/perftest
 
+libfabric: ## build libfabric and its tests with dma-bufs that regions move to, print its path
+	@scripts/libfabric
+
 connectx: ## build the ConnectX model and its fabric, print their path
 	@scripts/connectx
 
@@ -69,4 +72,4 @@ device:
 ready:
 	@kit/ready $(or $(NEEDS),kernel$(if $(DEBUG),-debug)$(SYMBOLS)-modules rdma-core-obj perftest-obj connectx connectx-test)
 
-.PHONY: help device demo check bench shell gdb scoreboard report series proof check-series kernel rdma-core perftest connectx update clean distclean ready
+.PHONY: help device demo check bench shell gdb scoreboard report series proof check-series kernel rdma-core perftest libfabric connectx update clean distclean ready

@@ -153,7 +153,7 @@ need() {
 		need rootfs
 		[ ! -e "$build/$1" ] || return 0
 		need "${1%-obj}"
-		[ "$1" != perftest-obj ] || need rdma-core-obj
+		case $1 in perftest-obj | libfabric-obj) need rdma-core-obj ;; esac
 		takes "$1" build 200
 		;;
 	*)

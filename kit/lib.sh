@@ -205,7 +205,7 @@ use_huge_pages() {
 
 # The projects that we have a series for.
 # shellcheck disable=SC2034 # programs use it
-projects=(linux rdma-core perftest)
+projects=(linux rdma-core perftest libfabric)
 
 # series_of PROJECT: set where our patches and files of PROJECT are, and their licence.
 # shellcheck disable=SC2034 # callers use them
@@ -215,6 +215,7 @@ series_of() {
 	linux) patches=$top/patches/linux ours=$top/kernel ;;
 	rdma-core) patches=$top/patches/rdma-core ours=$top/rdma-core ;;
 	perftest) patches=$top/patches/perftest ours=$top/perftest licence='GPL-2.0 OR BSD-2-Clause' ;;
+	libfabric) patches=$top/patches/libfabric ours=$top/libfabric licence='BSD-2-Clause OR GPL-2.0' ;;
 	*) return 1 ;;
 	esac
 }

@@ -3,13 +3,10 @@
 #
 # How perftest is compiled, for scripts/perftest and scripts/check-series.
 
-# compile_perftest SOURCE DIR RDMA_CORE: the part that runs inside the userland.  It
-# builds in a copy, DIR, because autoreconf writes to the source.
+# compile_perftest SOURCE DIR RDMA_CORE: the part that runs inside the userland.
 compile_perftest() {
 	local src=$1 obj=$2 rdma=$3 flags=()
-	rm -rf "$obj"
-	mkdir -p "$obj"
-	tar -C "$src" --exclude=./.git -c . | tar -C "$obj" -x
+	copy_source "$src" "$obj"
 	cd "$obj" || exit
 	! grep -q enable_drm configure.ac || flags=(--enable-drm)
 	autoreconf -fi

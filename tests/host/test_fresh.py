@@ -34,7 +34,7 @@ compile)
 		case $path in *.part.*) echo image >"$here${path#/mrfd}" ;; esac
 	done ;;
 compile_modules) mkdir "$path" ;;
-compile_perftest) mkdir -p "$here/build/perftest-obj" ;;
+compile_perftest | compile_libfabric) mkdir -p "$here/build/${1#compile_}-obj" ;;
 esac
 '''
 
@@ -52,7 +52,7 @@ class FreshTest(ProjectTest):
         self.stub('scripts/enter', ENTER)
         self.stub('scripts/rootfs', 'exit 0')
         self.stub('scripts/join', JOIN)
-        for name in ('linux', 'rdma-core', 'perftest'):
+        for name in ('linux', 'rdma-core', 'perftest', 'libfabric'):
             tree = self.project / 'build' / name
             self.write(tree, {'a.c': 'int a;\n', '.gitignore': '*.o\n'})
             self.git(tree, 'init', '-q')
@@ -173,6 +173,14 @@ class FreshTest(ProjectTest):
         self.assertEqual(self.calls('perftest'), ['compile', 'compile_perftest'])
         self.edit('kit/perftest.sh', 'autoreconf -fi', 'autoreconf -f -i')
         self.assertEqual(self.calls('perftest'), ['compile_perftest'])
+        self.edit('kit/patched.sh', 'rm -rf "$2"', 'rm -fr "$2"')
+        self.assertEqual(self.calls('perftest'), ['compile_perftest'], 'what all programs share')
+
+    # runs: full
+    def test_libfabric_is_rebuilt_after_changes_only(self):
+        self.calls('rdma-core')
+        self.check_inputs('libfabric', 'libfabric', ['compile_libfabric'],
+                          ['configure', 'compile', 'compile_libfabric'])
 
     # runs: full
     def test_failed_build_is_repeated(self):

@@ -8,7 +8,7 @@
  * between the buffer and ordinary memory, by FI_RMA and FI_MSG.  A case looks at what arrived
  * through a mapping that libfabric does not know.
  *
- * The provider ignores base_addr: byte N of a dma-buf has the address N.
+ * The addresses count from base_addr, which is 0: byte N of a dma-buf has the address N.
  *
  * To see what the process unmaps, libfabric's cache of registrations writes into the code of
  * the C library.  A thread that is in such a function, as one that ends is, then returns into

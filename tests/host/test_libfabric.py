@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# runs: full
+"""libfabric with our patches and its own tests, fabtests, between two guests: messages and RMA
+over connected endpoints of verbs and over ofi_rxm, with dma-bufs at both ends, each byte
+compared; and a region that moves to another dma-buf (FI_REFRESH), with the traffic.
+
+The commands are in tests/host/fabtests.  The models count that the bytes went by RDMA."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "kit"))
+
+from mrfd import products  # noqa: E402
+from mrfd.machine import patience  # noqa: E402
+from mrfd.paths import inside  # noqa: E402
+from mrfd.traffic import LINE  # noqa: E402
+
+MOVED = 8 << 20     # bytes that each model reads, and writes, at least
+LAST = "rdm_refresh-65536"
+
+
+class Libfabric(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.ours = inside(products.tool("libfabric")) + "/bin"
+
+    def boot(self, *words):
+        """What scripts/boot prints, which must succeed."""
+        limit = int(patience(600))
+        done = subprocess.run(
+            [os.path.join(TOP, "scripts/boot"), "--timeout", str(limit), "-e",
+             f"MRFD_PATIENCE={patience(3):.1f}", *words], timeout=2 * limit, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout
+
+    def between_guests(self, device, logs):
+        said = self.boot("--guests", "2", device, "--log-dir", logs, "tests/host/fabtests")
+        ends = [re.findall(rf"^guest{end}: case (\S+): ok$", said, re.M) for end in (0, 1)]
+        self.assertEqual(*ends, said)
+        self.assertEqual(ends[0][-1:], [LAST], said)
+
+    def test_fabtests_and_a_refresh_on_soft_roce(self):
+        with tempfile.TemporaryDirectory() as logs:
+            self.between_guests("--rxe", logs)
+
+    def test_fabtests_and_a_refresh_on_connectx(self):
+        with tempfile.TemporaryDirectory() as logs:
+            self.between_guests("--connectx", logs)
+            for guest in "guest0", "guest1":
+                with open(os.path.join(logs, guest, "connectx.log"), encoding="utf-8") as log:
+                    [(_, read, written, _)] = LINE.findall(log.read())
+                self.assertGreater(min(int(read), int(written)), MOVED)
+
+    def devices(self, device, program, *settings):
+        """The devices on which a libfabric offers memory of devices (FI_HMEM)."""
+        return set(re.findall(r"^ +domain: (\w+)$", self.boot(
+            device, "sh", "-c", f"{' '.join(settings)} {program} -p verbs -c FI_HMEM; true"), re.M))
+
+    def test_each_device_is_asked_whether_it_registers_dma_bufs(self):
+        self.assertEqual(self.devices("--rxe", f"{self.ours}/fi_info"), {"rxe0"})
+        self.assertEqual(self.devices("--connectx", f"{self.ours}/fi_info"), {"mlx5_0"})
+        self.assertEqual(self.devices("--rxe", f"{self.ours}/fi_info", "FI_VERBS_USE_DMABUF=no"),
+                         set())
+
+    def test_without_the_patch_it_goes_by_the_name_of_the_device(self):
+        self.assertEqual(self.devices("--rxe", "/usr/bin/fi_info"), set())
+        self.assertEqual(self.devices("--connectx", "/usr/bin/fi_info"), {"mlx5_0"})
+
+
+if __name__ == "__main__":
+    unittest.main()
