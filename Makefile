@@ -52,6 +52,9 @@ perftest: ## build perftest with buffers of DRM devices, print its path
 libfabric: ## build libfabric and its tests with dma-bufs that regions move to, print its path
 	@scripts/libfabric
 
+ucx: ## build UCX that registers mapped dma-bufs by their fd, print its path
+	@scripts/ucx
+
 connectx: ## build the ConnectX model and its fabric, print their path
 	@scripts/connectx
 
@@ -72,4 +75,4 @@ device:
 ready:
 	@kit/ready $(or $(NEEDS),kernel$(if $(DEBUG),-debug)$(SYMBOLS)-modules rdma-core-obj perftest-obj connectx connectx-test)
 
-.PHONY: help device demo check bench shell gdb scoreboard report series proof check-series kernel rdma-core perftest libfabric connectx update clean distclean ready
+.PHONY: help device demo check bench shell gdb scoreboard report series proof check-series kernel rdma-core perftest libfabric ucx connectx update clean distclean ready

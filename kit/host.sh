@@ -104,7 +104,7 @@ takes() { room[$1:$2]=$3; }
 # need PRODUCT: count the room for PRODUCT and for what it is made from, unless it exists.
 # The numbers were measured with du during the build.
 need() {
-	local own='' tree
+	local tree
 	case $1 in
 	rootfs)
 		[ ! -e "$(rootfs_dir).stamp" ] || return 0
@@ -112,8 +112,7 @@ need() {
 		takes rootfs tmp 1750
 		;;
 	source-*)
-		case $1 in *-linux) own=${LINUX_SRC-} ;; *-rdma-core) own=${RDMA_CORE_SRC-} ;; esac
-		[ -z "$own" ] || return 0
+		[ -z "$(own_source "${1#source-}")" ] || return 0
 		! any "$cache/$1"-*.git.stamp || return 0
 		case $1 in *-linux) takes "$1" cache 2300 ;; *) takes "$1" cache 50 ;; esac
 		;;
@@ -154,7 +153,7 @@ need() {
 		[ ! -e "$build/$1" ] || return 0
 		need "${1%-obj}"
 		case $1 in perftest-obj | libfabric-obj) need rdma-core-obj ;; esac
-		takes "$1" build 200
+		case $1 in ucx-obj) takes "$1" build 250 ;; *) takes "$1" build 200 ;; esac
 		;;
 	*)
 		tree=${1%-stock}

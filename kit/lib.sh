@@ -178,12 +178,14 @@ step() {
 }
 
 # in_userland [--tree DIR PATH] FUNCTION [ARGUMENT...]: run a function of this program
-# inside the userland (see scripts/enter), under nice.  The function can call the program's
+# inside the userland (see scripts/enter), under nice; in that of other people's programs if
+# $userland_list is theirs.  The function can call the program's
 # other functions and use the variables of kit/paths.sh; pass everything else as arguments.
 # Translate paths with inside().
 in_userland() {
 	local options=()
 	[ "$1" != --tree ] || { options=("${@:1:3}"); shift 3; }
+	[ "$userland_list" = userland.packages ] || options=(--programs "${options[@]}")
 	# shellcheck disable=SC2016 # the shell inside expands it
 	nice "$top/scripts/enter" "${options[@]}" \
 		bash -c '. /mrfd/kit/lib.sh; use_huge_pages; eval "$1"; shift; "$@"' \
@@ -205,7 +207,7 @@ use_huge_pages() {
 
 # The projects that we have a series for.
 # shellcheck disable=SC2034 # programs use it
-projects=(linux rdma-core perftest libfabric)
+projects=(linux rdma-core perftest libfabric ucx)
 
 # series_of PROJECT: set where our patches and files of PROJECT are, and their licence.
 # shellcheck disable=SC2034 # callers use them
@@ -216,6 +218,7 @@ series_of() {
 	rdma-core) patches=$top/patches/rdma-core ours=$top/rdma-core ;;
 	perftest) patches=$top/patches/perftest ours=$top/perftest licence='GPL-2.0 OR BSD-2-Clause' ;;
 	libfabric) patches=$top/patches/libfabric ours=$top/libfabric licence='BSD-2-Clause OR GPL-2.0' ;;
+	ucx) patches=$top/patches/ucx ours=$top/ucx licence=BSD-3-Clause ;;
 	*) return 1 ;;
 	esac
 }
@@ -241,6 +244,11 @@ depends_on() { sed -n 's/^Depends on: //p' "$patches/$1/cover.md" | tr -s ', ' '
 # message without it.
 message_series() { sed -n 's/^Series: *//p' | sort -u | grep . || echo .; }
 message_text() { sed '/^Series:/d' | git stripspace; }
+
+# own_source PROJECT: print the directory that the caller has for its source, if any, in the
+# variable whose name source_variable prints: LINUX_SRC, RDMA_CORE_SRC and so on.
+source_variable() { local name=${1//-/_}; echo "${name^^}_SRC"; }
+own_source() { local -n value; value=$(source_variable "$1"); echo "${value-}"; }
 
 # one_project ARGUMENT: take ARGUMENT as the one project of this run; sets $name.
 one_project() {

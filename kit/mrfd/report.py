@@ -216,8 +216,8 @@ def subject():
     """What was tested, and on which machine."""
     commit = run("git", "log", "-1", "--format=%h %s")
     edits = " (and edits that are not committed)" if run("git", "status", "--porcelain") else ""
-    patches = {name: len(glob.glob(f"{TOP}/patches/{name}-*/**/*.patch", recursive=True))
-               for name in ("linux", "rdma-core", "perftest")}
+    patches = {name: len(glob.glob(f"{TOP}/patches/{name}/**/*.patch", recursive=True))
+               for name in ("linux", "rdma-core", "perftest", "libfabric", "ucx")}
 
     def base(name):
         git = os.path.join(BUILD, name)
@@ -228,6 +228,8 @@ def subject():
         "Kernel": base("linux"),
         "Library": base("rdma-core"),
         "perftest": base("perftest"),
+        "libfabric": base("libfabric"),
+        "UCX": base("ucx"),
         "Devices": "; ".join(f"{d.name}: {d.title}, in QEMU" for d in DEVICES),
         "Machine": f"{os.cpu_count()} CPUs, {platform.machine()}",
         "Page made": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),

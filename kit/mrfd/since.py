@@ -206,8 +206,12 @@ def of_libfabric(path):
     return of_tree(path, (), named("host/libfabric"))
 
 
+def of_ucx(path):
+    return of_tree(path, (), named("host/ucx"))
+
+
 PROJECTS = {"linux": of_kernel, "rdma-core": of_library, "perftest": of_perftest,
-            "libfabric": of_libfabric}
+            "libfabric": of_libfabric, "ucx": of_ucx}
 
 
 def of_patch(project, path, commit):
@@ -227,12 +231,13 @@ def of_patch(project, path, commit):
 model = any_of(on_device(*MLX5), named("model/.*|host/.*"))
 kit = named("host/.*|demo")
 RULES = (  # the first that matches; a group is what the function gets
-    (r"patches/(linux|rdma-core|perftest|libfabric)\b.*\.patch", of_patch),
+    (r"patches/(linux|rdma-core|perftest|libfabric|ucx)\b.*\.patch", of_patch),
     (r"patches/.*", lambda: kit),
     (r"kernel/(.*)", of_kernel),
     (r"rdma-core/(.*)", of_library),
     (r"perftest/(.*)", of_perftest),
     (r"libfabric/(.*)", of_libfabric),
+    (r"ucx/(.*)", of_ucx),
     (r"devices/connectx/fuzz/.*", lambda: named(r"model/fuzz_.*|host/.*")),
     (r"(devices/connectx/test/.*\.[ch])", compiled_from),
     (r"devices/connectx/.*", lambda: model),

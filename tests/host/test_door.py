@@ -30,6 +30,7 @@ INDEX = "Documentation/index.md"
 BYTES = "devices/connectx/fuzz/corpus/"
 # The texts are standard: nobody edits them.
 TEXTS = {"BSD-2-Clause": "0fb9ca2744f354753fb4593bccda0b191a375c82c8e5a6eb882a0c02d727f828",
+         "BSD-3-Clause": "34daa3eb6afcdaabc3d51ab38260211a89f2e010523fb6903ec4b5863ec293a1",
          "GPL-2.0": "8177f97513213526df2cf6184d8ff986c675afb514d4e68a404010521b880643",
          "GPL-2.0-or-later": "8177f97513213526df2cf6184d8ff986c675afb514d4e68a404010521b880643",
          "Linux-OpenIB": "30362fc0eee23c9ffd0ca416d2c521c48456e75555a01c1eefc234b586e2d633",
@@ -40,7 +41,7 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # A path of a room of the repository.  What is in capitals stands for something else.
-PATH = re.compile(r"(?<![\w/.~$-])((?:scripts|kit|tests|demo|devices|kernel|rdma-core|perftest|"
+PATH = re.compile(r"(?<![\w/.~$-])((?:scripts|kit|tests|demo|devices|kernel|rdma-core|perftest|ucx|"
                   r"patches|Documentation|LICENSES|\.ci)/[\w./*+-]*)")
 STANDS_FOR = re.compile(r"(?<![A-Z])(NAME|FOLDER|NN)(?![A-Z])|\.\.\.")
 

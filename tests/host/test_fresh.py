@@ -34,7 +34,7 @@ compile)
 		case $path in *.part.*) echo image >"$here${path#/mrfd}" ;; esac
 	done ;;
 compile_modules) mkdir "$path" ;;
-compile_perftest | compile_libfabric) mkdir -p "$here/build/${1#compile_}-obj" ;;
+compile_perftest | compile_libfabric | compile_ucx) mkdir -p "$here/build/${1#compile_}-obj" ;;
 esac
 '''
 
@@ -52,7 +52,7 @@ class FreshTest(ProjectTest):
         self.stub('scripts/enter', ENTER)
         self.stub('scripts/rootfs', 'exit 0')
         self.stub('scripts/join', JOIN)
-        for name in ('linux', 'rdma-core', 'perftest', 'libfabric'):
+        for name in ('linux', 'rdma-core', 'perftest', 'libfabric', 'ucx'):
             tree = self.project / 'build' / name
             self.write(tree, {'a.c': 'int a;\n', '.gitignore': '*.o\n'})
             self.git(tree, 'init', '-q')
@@ -171,16 +171,26 @@ class FreshTest(ProjectTest):
         self.calls('perftest')
         self.write(self.project / 'build/rdma-core', {'a.c': 'long a;\n'})
         self.assertEqual(self.calls('perftest'), ['compile', 'compile_perftest'])
-        self.edit('kit/perftest.sh', 'autoreconf -fi', 'autoreconf -f -i')
+        self.edit('kit/autotools.sh', 'autoreconf -fi', 'autoreconf -f -i')
         self.assertEqual(self.calls('perftest'), ['compile_perftest'])
-        self.edit('kit/patched.sh', 'rm -rf "$2"', 'rm -fr "$2"')
-        self.assertEqual(self.calls('perftest'), ['compile_perftest'], 'what all programs share')
 
     # runs: full
     def test_libfabric_is_rebuilt_after_changes_only(self):
         self.calls('rdma-core')
         self.check_inputs('libfabric', 'libfabric', ['compile_libfabric'],
                           ['configure', 'compile', 'compile_libfabric'])
+
+    # runs: full
+    def test_ucx_is_rebuilt_after_changes_of_its_own_userland_only(self):
+        self.assertEqual(self.calls('ucx'), ['compile_ucx'])
+        self.write(self.project / 'build/ucx', {'a.c': 'long a;\n'})
+        self.assertEqual(self.calls('ucx'), ['compile_ucx'])
+        for change in (('kit/autotools.sh', '--enable-mt', '--disable-mt'),
+                       ('kit/programs.packages', 'strace', 'strace ltrace')):
+            self.edit(*change)
+            self.assertEqual(self.calls('ucx'), ['compile_ucx'], change)
+        self.edit('kit/userland.packages', 'strace', 'strace ltrace')
+        self.assertEqual(self.calls('ucx'), [])
 
     # runs: full
     def test_failed_build_is_repeated(self):

@@ -282,7 +282,7 @@ class FrontTest(ProjectTest):
                 ['sources', 'linux', 'perftest'], ['update', 'windows'], ['join', 'windows'], ['join', 'linux', 'perftest'],
                 ['refresh', 'windows'], ['refresh', 'linux', 'perftest'], ['kernel', '--debgu'],
                 ['kernel', '--stock', 'more'], ['kernel', '--modules', 'more'],
-                ['rdma-core', '--stock', '--debgu'], ['perftest', 'more'], ['libfabric', 'more'],
+                ['rdma-core', '--stock', '--debgu'], ['perftest', 'more'], ['libfabric', 'more'], ['ucx', 'more'],
                 ['connectx', 'more'], ['gpu', '--debgu'], ['steps', '--debgu'], ['importer', '--debgu'],
                 ['dmabuf-test', '--debug'],
                 ['series', 'windows'], ['check-series', '--quick', 'windows'], ['enter', '--debgu']):
