@@ -4,7 +4,7 @@
 /*
  * A driver that imports as those in the tree do, not by what our patches add, can rely on
  * dma-buf: an exporter fails without a warning, a signal leaves no access open, VRAM stays where
- * it is vmapped, and a pin may move the buffer.
+ * it is vmapped, a pin may move the buffer, and a mapping shows the bytes of its place.
  *
  * The importer is the module tests/importer, which needs none of our patches.  On the kernel
  * without them the test exporter is a module too, so STOCK=1 shows there what the patches of
@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 
 #define SIZE (64 * PAGE)
@@ -202,6 +203,50 @@ static int device_imports(FIXTURE_DATA(importer) *self)
 static bool only_imported(int fd)
 {
 	return held(fd, 0, 1);
+}
+
+/* Exporters of ordinary memory. */
+static const enum memory_kind mapped[] = { VGEM, UDMABUF, HEAP };
+
+/* N bytes from FROM of a buffer, mapped anew, and not touched yet. */
+static uint8_t *mapping(const struct memory *m, size_t from, size_t n)
+{
+	uint8_t *p = mmap(NULL, n, PROT_READ, MAP_SHARED, m->fd, from);
+
+	if (p == MAP_FAILED)
+		fail_case("map a buffer from byte %zu", from);
+	return p;
+}
+
+TEST_F(importer, mapping_at_an_offset_shows_the_bytes_there)
+{
+	for (size_t i = 0; i < sizeof(mapped) / sizeof(*mapped); i++) {
+		struct memory *m = &self->other[i];
+		uint8_t *p;
+
+		memory_open_filled(m, mapped[i], SIZE, 1);
+		p = mapping(m, 3 * PAGE, 2 * PAGE);
+		if (memcmp(p, m->cpu + 3 * PAGE, 2 * PAGE))
+			TH_LOG("kind %d", mapped[i]);
+		ASSERT_EQ(0, memcmp(p, m->cpu + 3 * PAGE, 2 * PAGE));
+		munmap(p, 2 * PAGE);
+	}
+}
+
+TEST_F(importer, mapping_that_is_unmapped_in_part_shows_the_same_bytes)
+{
+	for (size_t i = 0; i < sizeof(mapped) / sizeof(*mapped); i++) {
+		struct memory *m = &self->other[i];
+		uint8_t *p;
+
+		memory_open_filled(m, mapped[i], SIZE, 1);
+		p = mapping(m, 0, SIZE);
+		munmap(p, 5 * PAGE);
+		if (memcmp(p + 5 * PAGE, m->cpu + 5 * PAGE, SIZE - 5 * PAGE))
+			TH_LOG("kind %d", mapped[i]);
+		ASSERT_EQ(0, memcmp(p + 5 * PAGE, m->cpu + 5 * PAGE, SIZE - 5 * PAGE));
+		munmap(p + 5 * PAGE, SIZE - 5 * PAGE);
+	}
 }
 
 TEST_F(importer, device_imports_and_gives_back)
