@@ -8,8 +8,9 @@
  *
  * The importer is the module tests/importer.  "vmap" has no attachment, as vb2's vmalloc
  * importer (every UVC camera) has none, so nobody tells it that the memory goes.  "hold" is told
- * and keeps its mapping, as xe does until the next use.  What they have is theirs until they end
- * it: no other owner gets it.
+ * and keeps its mapping, as xe does until the next use.  A fence is what any process can add that
+ * has the fd (DMA_BUF_IOCTL_IMPORT_SYNC_FILE); it stands for work of a device that nobody sees.
+ * What they have is theirs until they end it: no other owner gets it.
  */
 #include "lib/child.h"
 #include "lib/counts.h"
@@ -20,10 +21,23 @@
 #include "lib/importer.h"
 #include "lib/pattern.h"
 #include <fcntl.h>
+#include <linux/dma-buf.h>
+#include <linux/types.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #define SIZE (4 * PAGE)
+
+/* Fences of the kernel's framework for tests; no header of user space has it. */
+#define SW_SYNC "/sys/kernel/debug/sync/sw_sync"
+struct sw_sync_create_fence {
+	__u32 value;
+	char name[32];
+	__s32 fence;
+};
+#define SW_SYNC_CREATE_FENCE _IOWR('W', 0, struct sw_sync_create_fence)
+#define SW_SYNC_INC _IOW('W', 1, __u32)
 
 FIXTURE(held)
 {
@@ -31,6 +45,7 @@ FIXTURE(held)
 	struct dm dm;			/* marked */
 	int fd;				/* its dma-buf */
 	int importer;
+	int timeline;			/* of the fence, or -1 */
 	struct child child;
 	struct gone gone;
 	bool left;			/* the device has left */
@@ -39,18 +54,19 @@ FIXTURE(held)
 
 FIXTURE_VARIANT(held)
 {
-	const char *how;
+	const char *how;		/* or NULL: by a fence */
 	bool reads;
 };
 
 FIXTURE_VARIANT_ADD(held, by_a_vmap) { "vmap %d", true };
 FIXTURE_VARIANT_ADD(held, by_a_map_for_dma) { "hold %d %s", false };
+FIXTURE_VARIANT_ADD(held, by_a_fence) { NULL, false };
 
 FIXTURE_SETUP(held)
 {
 	need("dm-export");
 	ASSERT_TRUE(nothing_left());
-	self->fd = -1;
+	self->fd = self->timeline = -1;
 	self->importer = importer_open();
 	self->ctx = device_open();
 }
@@ -60,6 +76,8 @@ FIXTURE_TEARDOWN(held)
 	if (self->fd >= 0)
 		close(self->fd);
 	close(self->importer);
+	if (self->timeline >= 0)
+		close(self->timeline);
 	child_close(&self->child);
 	if (self->left) {
 		EXPECT_TRUE(device_comes_back(&self->gone));
@@ -81,12 +99,42 @@ static void export_a_dm(FIXTURE_DATA(held) *self)
 		fail_case("export a DM as a dma-buf");
 }
 
+/* Add a fence that signals when its timeline goes on. */
+static int add_fence(FIXTURE_DATA(held) *self)
+{
+	struct sw_sync_create_fence create = { .value = 1, .name = "held" };
+	struct dma_buf_import_sync_file import = { .flags = DMA_BUF_SYNC_RW };
+	int err;
+
+	self->timeline = open(SW_SYNC, O_RDWR | O_CLOEXEC);
+	if (self->timeline < 0)
+		fail_case("open %s", SW_SYNC);
+	if (ioctl(self->timeline, SW_SYNC_CREATE_FENCE, &create))
+		fail_case("create a fence");
+	import.fd = create.fence;
+	err = ioctl(self->fd, DMA_BUF_IOCTL_IMPORT_SYNC_FILE, &import) ? errno : 0;
+	close(create.fence);
+	return err;
+}
+
 /* By the other device, if there is one: it stays when the device under test leaves. */
 static int import(FIXTURE_DATA(held) *self, const FIXTURE_VARIANT(held) *variant)
 {
 	const char *other = getenv("MRFD_OTHER_DEVICE");
 
+	if (!variant->how)
+		return add_fence(self);
 	return importer_does(self->importer, variant->how, self->fd, other ?: device_name());
+}
+
+/* End what import() has begun. */
+static int end(FIXTURE_DATA(held) *self, const FIXTURE_VARIANT(held) *variant)
+{
+	__u32 one = 1;
+
+	if (!variant->how)
+		return ioctl(self->timeline, SW_SYNC_INC, &one) ? errno : 0;
+	return importer_does(self->importer, "end");
 }
 
 /* Whether the importer has what it had, and nobody gets an import any more. */
@@ -102,6 +150,17 @@ static bool still_held(FIXTURE_DATA(held) *self, const FIXTURE_VARIANT(held) *va
 		return err == ENODEV;
 	importer_read(self->importer, self->seen, SIZE);
 	return filled(self->seen, SIZE, 1, "read by the importer");
+}
+
+/* Whether the next owner can have all memory of the device. */
+static bool all_can_be_had(struct ibv_context *ctx)
+{
+	struct dm all;
+	bool had = !dm_try_open(&all, ctx, dm_max(ctx));
+
+	if (had)
+		dm_close(&all);
+	return had;
 }
 
 /* The next owners write all that they get. */
@@ -120,9 +179,10 @@ TEST_F(held, free_does_not_wait)
 	export_a_dm(self);
 	ASSERT_EQ(0, import(self, variant));
 	dm_close(&self->dm);
+	ASSERT_FALSE(all_can_be_had(self->ctx));
 	others_write(self->ctx);
 	ASSERT_TRUE(still_held(self, variant));
-	ASSERT_EQ(0, importer_does(self->importer, "end"));
+	ASSERT_EQ(0, end(self, variant));
 }
 
 TEST_F(held, memory_comes_back_when_the_importer_ends)
@@ -130,7 +190,7 @@ TEST_F(held, memory_comes_back_when_the_importer_ends)
 	export_a_dm(self);
 	ASSERT_EQ(0, import(self, variant));
 	dm_close(&self->dm);
-	ASSERT_EQ(0, importer_does(self->importer, "end"));
+	ASSERT_EQ(0, end(self, variant));
 	/* The fd keeps nothing. */
 	ASSERT_TRUE(dm_budget_is_whole(self->ctx));
 }
@@ -154,7 +214,7 @@ TEST_F(held, exit_of_the_owner_does_not_wait)
 	ASSERT_EQ(0, child_wait(&self->child));
 	others_write(self->ctx);
 	ASSERT_TRUE(still_held(self, variant));
-	ASSERT_EQ(0, importer_does(self->importer, "end"));
+	ASSERT_EQ(0, end(self, variant));
 }
 
 /* Whether the kernel has said TEXT since the log was opened. */
@@ -184,11 +244,11 @@ TEST_F_TIMEOUT(held, removal_of_the_device_ends, 120)
 	device_is_to_leave(&self->gone);
 	self->left = true;
 	ASSERT_TRUE(device_leaves(&self->gone, UNBOUND));
-	/* It names who is attached: a vmap is not, and what the device itself held went with it. */
-	if (!variant->reads && getenv("MRFD_OTHER_DEVICE"))
+	/* It names who is attached: a vmap and a fence are not, and what the device itself held went with it. */
+	if (variant->how && !variant->reads && getenv("MRFD_OTHER_DEVICE"))
 		ASSERT_TRUE(kernel_said(log, "has device memory of"));
 	close(log);
-	ASSERT_EQ(0, importer_does(self->importer, "end"));
+	ASSERT_EQ(0, end(self, variant));
 	memset(&self->dm, 0, sizeof(self->dm));
 	device_close(self->ctx);
 	self->ctx = NULL;
