@@ -179,7 +179,9 @@ TEST_F(held, free_does_not_wait)
 	export_a_dm(self);
 	ASSERT_EQ(0, import(self, variant));
 	dm_close(&self->dm);
-	ASSERT_FALSE(all_can_be_had(self->ctx));
+	/* Of a BAR.  The budget of rxe counts what owners have, see dm.rst. */
+	if (device_can("pci"))
+		ASSERT_FALSE(all_can_be_had(self->ctx));
 	others_write(self->ctx);
 	ASSERT_TRUE(still_held(self, variant));
 	ASSERT_EQ(0, end(self, variant));

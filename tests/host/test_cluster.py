@@ -28,6 +28,28 @@ PYTHON = "python3 /mrfd/tests/lib/mpi_job.py"
 # Mellanox's (Documentation/programs.md).
 ON_RXE = "export UCX_TLS=rc_verbs,ud_verbs UCX_UD_VERBS_ETH_DGID_CHECK=n;"
 PASS = "-x UCX_TLS -x UCX_UD_VERBS_ETH_DGID_CHECK"  # Open MPI does not by itself
+# ScaLAPACK's test of the LU factorization, over one row of two processes; each column costs it
+# some messages.  It compares a residual of each solution with its threshold.
+LU = """'LU'
+'two guests'
+'LU.out' output file name (if any)
+6 device out
+1 number of problem sizes
+57 values of M
+50 values of N
+1 number of NBs
+16 values of NB
+1 number of NRHSs
+9 values of NRHS
+1 number of NBRHSs
+3 values of NBRHS
+1 number of process grids
+1 values of P
+2 values of Q
+1.0 threshold
+T test condition estimation and iterative refinement
+"""
+XDLU = "/usr/lib/x86_64-linux-gnu/scalapack/{}-tests/xdlu"
 READ = re.compile(r"by keys, first function: \d+ reads \((\d+) bytes\), "
                   r"\d+ writes \((\d+) bytes\)")
 MOVED = 32 << 20    # bytes, of mpi_job.py
@@ -103,6 +125,15 @@ class Cluster(unittest.TestCase):
         self.assertEqual(re.findall(r"UCX  ERROR (?!.*flush\(remote\) is not supported"
                                     r"|.*error during flush: Unsupported operation)", said), [])
         self.assertGreater(int(re.search(r"^guest0: (\d+)$", said, re.M)[1]), 80 << 20)
+
+    def test_scalapack_solves_by_rdma(self):
+        said, models = self.cluster(
+            f"cd /tmp; cat > LU.dat <<'E'\n{LU}E\n{OPEN_MPI} -np 2 {XDLU.format('openmpi')} && "
+            f"{MPICH} -np 2 {XDLU.format('mpich')}", "--connectx")
+        self.assertEqual(re.findall(r" (\d+) tests completed and passed residual checks", said),
+                         ["1", "1"], said)
+        self.assertEqual(re.findall(r"[1-9]\d* tests completed and failed", said), [])
+        self.assert_moved(models, 2, 1 << 15)
 
     def test_mpich_passes_the_integrity_check_of_netpipe(self):
         said, models = self.cluster(f"cd /tmp; {MPICH} -np 2 NPmpich2 -I -i -u 100000",

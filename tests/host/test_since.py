@@ -103,7 +103,7 @@ class Affected(unittest.TestCase):
         self.assertNotIn("host/iommu", affected("tests/gpu/bo.c"))
         self.assertLess(of("host/(iommu|modules)"), affected("tests/access/data.c"))
         self.assertEqual(affected("tests/lib/guests.c"), of("host/(direct_peers|lives|moves|uct)"))
-        self.assertEqual(affected("tests/mpi/job.c"), {"host/cluster"})
+        self.assertEqual(affected("tests/mpi/job.c"), {"host/cluster", "host/job_dies"})
         self.assertEqual(affected("tests/mpi/fd.c"), {"host/ucx"})
         self.assertEqual(affected("ucx/src/uct/dmabuf/dmabuf_md.c"), {"host/ucx"})
         self.assertEqual(affected("tests/lib/mpi_job.py"), {"host/cluster"})
@@ -174,7 +174,8 @@ class Depths(unittest.TestCase):
         # They need a kernel, a userland or a build that no program of a quick run has.
         self.assertEqual({p.name for p in OURS} - quick,
                          {"kcsan", "host/cluster", "host/debian", "host/iommu",
-                          "host/libfabric", "host/modules", "host/uct", "host/ucx"})
+                          "host/job_dies", "host/libfabric", "host/modules", "host/uct",
+                          "host/ucx"})
 
     def test_a_depth_is_what_was_asked_for(self):
         with mock.patch.object(programs, "theirs", lambda kernel: []):

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * usage: job
+ * usage: job [--endless]
  *
  * An MPI job for host/cluster, of any number of processes: messages of a byte to a MiB between
  * each two of them, collectives, and a window that each process writes, reads and adds to at the
  * next one.  Each process compares every byte with what it computes itself.  The first one prints
- * "N processes: all bytes are right"; what is wrong ends the job with status 1.
+ * "N processes: all bytes are right"; what is wrong ends the job with status 1.  With --endless
+ * messages and sums go on for ever after "N processes go on", for a test that ends one of them.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -136,6 +137,18 @@ static void window(void)
 	free(other);
 }
 
+static void go_on(void)
+{
+	for (unsigned int i = 0;; i++) {
+		sum(100000);
+		messages(LONGEST, 1);
+		if (!rank && !i) {
+			printf("%d processes go on\n", count);
+			fflush(stdout);
+		}
+	}
+}
+
 int main(int argc, char **argv)
 {
 	MPI_Init(&argc, &argv);
@@ -144,6 +157,8 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		for (int distance = 1; distance < count; distance++)
 			messages(sizes[i], distance);
+	if (argc > 1)
+		go_on();
 	for (int i = 0; i < ROUNDS; i++)
 		messages(LONGEST, 1);
 	collectives(1);
