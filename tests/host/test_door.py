@@ -41,7 +41,7 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # A path of a room of the repository.  What is in capitals stands for something else.
-PATH = re.compile(r"(?<![\w/.~$-])((?:scripts|kit|tests|demo|devices|kernel|rdma-core|perftest|ucx|"
+PATH = re.compile(r"(?<![\w/.~$-])((?:scripts|kit|tests|demo|devices|kernel|rdma-core|perftest|libfabric|ucx|"
                   r"patches|Documentation|LICENSES|\.ci)/[\w./*+-]*)")
 STANDS_FOR = re.compile(r"(?<![A-Z])(NAME|FOLDER|NN)(?![A-Z])|\.\.\.")
 

@@ -6,11 +6,11 @@
  * get, from and to a dma-buf of each KIND that both have mapped.  MPI gets pointers and nothing
  * else; with "closed" the process has no file descriptor any more either.
  *
- * The mapping begins inside of the buffer (not with vgem: drm_gem_shmem_fault() ignores where), and
- * what arrives is compared by another mapping of all of it: each byte, and that no other one has
- * changed.  The first process prints a line for each step that was right, as "heap 1048576: ok",
- * and each prints how many more references its buffer has then: those of MPI's memory regions.
- * What is wrong ends the job.
+ * The mapping begins inside of the buffer (not with vgem: of a DRM driver our UCX takes only one
+ * that begins with it), and what arrives is compared by another mapping of all of it: each byte,
+ * and that no other one has changed.  The first process prints a line for each step that was
+ * right, as "heap 1048576: ok", and each prints how many more references its buffer has then:
+ * those of MPI's memory regions.  What is wrong ends the job.
  */
 #include "lib/case.h"
 #include "lib/memory.h"
