@@ -31,6 +31,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <net/if.h>
 #include <poll.h>
 #include <signal.h>
@@ -54,6 +55,7 @@
 #define STATUS_PORT "/dev/vport0p1"
 #define OUTPUT_PORT "/dev/vport0p2"
 #define KMEMLEAK "/sys/kernel/debug/kmemleak"
+#define SERVERS "/sys/kernel/debug/sched/fair_server/cpu*/runtime"
 #define SHARE "trans=virtio,version=9p2000.L,msize=512000,cache=loose"
 
 static int status_port = STDERR_FILENO, output_port;
@@ -207,6 +209,27 @@ static void make_root(void)
 	link_by_release(config_file, "/boot", "config-");
 }
 
+/*
+ * Stop the servers that keep CPU time for ordinary tasks: there are no real-time tasks here from
+ * which to keep it.  When the host has held up a virtual CPU for seconds, the timer of such a
+ * server warns in Linux 7.3 (hrtimer_forward() of a timer that is queued already).
+ */
+static void stop_servers(void)
+{
+	glob_t files;
+
+	if (glob(SERVERS, 0, NULL, &files))
+		return; /* a kernel without them */
+	for (size_t i = 0; i < files.gl_pathc; i++) {
+		int fd = open(files.gl_pathv[i], O_WRONLY | O_CLOEXEC);
+
+		if (fd < 0 || write(fd, "0", 1) != 1)
+			fail("cannot write", files.gl_pathv[i]);
+		close(fd);
+	}
+	globfree(&files);
+}
+
 static void prepare(void)
 {
 	struct rlimit memory = { RLIM_INFINITY, RLIM_INFINITY }, files = { 65536, 65536 };
@@ -217,6 +240,7 @@ static void prepare(void)
 	    setrlimit(RLIMIT_NOFILE, &files) || ioctl(s, SIOCSIFFLAGS, &lo))
 		fail("cannot set up", "host name, limits and loopback");
 	close(s);
+	stop_servers();
 }
 
 /* The ports appear some time after their driver. */
