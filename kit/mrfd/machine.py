@@ -58,8 +58,9 @@ MAX_CPUS = 16     # CONFIG_NR_CPUS of the kit's kernels
 CPUS = int(os.environ.get("MRFD_CPUS", 2))  # of a guest, unless its options say otherwise
 
 # An oops causes a panic, and a panic a restart, which ends QEMU (-no-reboot): otherwise a
-# kernel that has oopsed may hang.  A stall or a hung task is reported late, because an
-# emulated machine is slow.  printk.devkmsg=on: the kernel drops no messages of programs
+# kernel that has oopsed may hang.  A stall, a lockup or a hung task is reported late, because an
+# emulated machine is slow; from the first moment on (watchdog_thresh=, not the sysctl), because
+# a busy host holds up a boot too.  printk.devkmsg=on: the kernel drops no messages of programs
 # because there are many.  tsc=reliable: a guest that the host stopped for a moment does not
 # change to the HPET, which takes QEMU's lock for each look at the time.  no_timer_check: if
 # the host stops the guest while it checks that its timer ticks, it takes the timer for broken
@@ -67,7 +68,7 @@ CPUS = int(os.environ.get("MRFD_CPUS", 2))  # of a guest, unless its options say
 # a ConnectX-4 only.
 KERNEL_LINE = ("console=ttyS0 loglevel=8 oops=panic panic=-1 printk.devkmsg=on "
                "random.trust_cpu=on tsc=reliable no_timer_check no5lvl "
-               "rcupdate.rcu_cpu_stall_timeout=60 sysctl.kernel.watchdog_thresh=30 "
+               "rcupdate.rcu_cpu_stall_timeout=60 watchdog_thresh=30 "
                "sysctl.kernel.hung_task_timeout_secs=60 kmemleak.verbose=1 kasan_multi_shot")
 
 
