@@ -71,7 +71,7 @@ STEPS = (
     (9, 2, 1, "rxe", "mlx5r_umr_update_mr_pas", "hw/mlx5/umr.c", "posts a UMR: the list of pages"),
     (10, 2, 1, "model", "umr_run", "hca/umr.c", "puts the list into the mkey"),
 
-    (0, 3, 1, "app", "post_frame", "camera.c", "posts an RDMA write to (iova, rkey)"),
+    (0, 3, 1, "app", "post_frame", "film.c", "posts an RDMA write to (iova, rkey)"),
     (1, 3, 1, "lib", "mlx5_post_send", "providers/mlx5/qp.c",
      "writes a WQE and a doorbell: no kernel"),
     (2, 3, 1, "model", "hca_bar_write", "device/bar.c", "gets that store, by vfio-user"),

@@ -10,14 +10,14 @@
  * The painter then writes one picture.  Its last write carries the number of
  * painted frames as immediate data, which ends the protocol.
  *
- * The camera writes moving pictures.  The memory has room for several, one after
+ * The camera and the renderer (vulkan/) write moving pictures.  The memory has room for several, one after
  * the other, and picture K goes to place K modulo their number.  Its write carries
  * K as immediate data, so a completion at the owner says that the picture is
  * whole.  The owner answers each with an empty message, whose immediate data is K
  * again, when its place may be written to anew.
  *
  * A completion may overtake data that goes by Data Direct.  Then the offer says
- * "flush": the camera reads a byte of what it has written, which orders both, and
+ * "flush": the sender reads a byte of what it has written, which orders both, and
  * only then sends K, with an empty message.
  */
 #ifndef DEMO_PROTOCOL_H
@@ -33,7 +33,7 @@
 
 #define DEMO_MAGIC 0x6d726664 /* "mrfd" */
 
-/* Of the immediate data of the camera's last picture, beside its number. */
+/* Of the immediate data of the last moving picture, beside its number. */
 #define DEMO_LAST (1u << 31)
 
 /* Every field is big endian. */

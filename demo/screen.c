@@ -2,6 +2,8 @@
 /*
  * screen - let a peer paint a screen by RDMA
  *
+ *	screen [--card /dev/dri/cardN] [--film]
+ *
  * Usually a process maps the memory of a screen to write its pixels.  Here no
  * process does: the buffer on the screen is exported as a PRIME fd, registered
  * by that fd, and a peer writes to it.  The steps, in main():
@@ -13,18 +15,23 @@
  *	wait until it is painted	link.c, a receive that an immediate completes
  *	keep the picture		until a line or the end of standard input
  *
+ * With --film the peer paints moving pictures.  Then the last two steps are film.c's, which
+ * calls show_frame(), here, with each frame.
+ *
  * Results are lines of KEY=VALUE on standard output, for scripts/demo.  Messages
  * for people go to standard error.
  */
 #include <endian.h>
 #include <err.h>
 #include <getopt.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "card.h"
 #include "display.h"
+#include "film.h"
 #include "link.h"
 #include "protocol.h"
 #include "register.h"
@@ -33,6 +40,8 @@
 #define BACKGROUND 0x00803060
 
 struct screen {
+	const char *node; /* of the card; NULL: the usual one */
+	bool film;
 	struct display display;
 	struct link link;
 	struct ibv_mr *mr;
@@ -90,6 +99,27 @@ static void keep_picture(struct screen *s)
 	while (c != '\n' && c != EOF);
 }
 
+static void show_frame(void *of, uint32_t number)
+{
+	struct screen *s = of;
+
+	display_flush(&s->display);
+	film_announce(number);
+}
+
+static int show_film(struct screen *s)
+{
+	return film_receive(&s->link, show_frame, s) || link_wait_for_end(&s->link) ? -1 : 0;
+}
+
+static int show_picture(struct screen *s)
+{
+	if (wait_until_painted(s))
+		return -1;
+	keep_picture(s);
+	return 0;
+}
+
 /* Destroy in the reverse order.  What was never created is NULL. */
 static int tear_down(struct screen *s, int ret)
 {
@@ -104,44 +134,49 @@ static int tear_down(struct screen *s, int ret)
 	return ret;
 }
 
-/* The value of --card, or NULL.  Does not return after --help, or if an option is wrong. */
-static const char *parse_options(int argc, char **argv)
+/* Does not return after --help, or if an option is wrong. */
+static void parse_options(struct screen *s, int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "card", required_argument, NULL, 'c' },
+		{ "film", no_argument, NULL, 'f' },
 		{ "help", no_argument, NULL, 'h' },
 		{},
 	};
-	const char *node = NULL;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (option == 'c') {
-			node = optarg;
-			continue;
+		switch (option) {
+		case 'c':
+			s->node = optarg;
+			break;
+		case 'f':
+			s->film = true;
+			break;
+		default:
+			fputs("usage: screen [--card /dev/dri/cardN] [--film]\n",
+			      option == 'h' ? stdout : stderr);
+			exit(option == 'h' ? 0 : 2);
 		}
-		fputs("usage: screen [--card /dev/dri/cardN]\n", option == 'h' ? stdout : stderr);
-		exit(option == 'h' ? 0 : 2);
 	}
-	return node;
 }
 
 int main(int argc, char **argv)
 {
 	struct screen s = {};
-	const char *node = parse_options(argc, argv);
 	int ret = -1;
+
+	parse_options(&s, argc, argv);
 
 	/* Write each line at once: a program may wait for it. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 
-	if (display_open(&s.display, node))
+	if (display_open(&s.display, s.node))
 		return 1;
 	if (display_show(&s.display, BACKGROUND) || link_listen(&s.link) || register_buffer(&s) ||
-	    accept_painter(&s) || wait_until_painted(&s))
+	    accept_painter(&s))
 		goto out;
-	keep_picture(&s);
-	ret = 0;
+	ret = s.film ? show_film(&s) : show_picture(&s);
 out:
 	return tear_down(&s, ret) ? 1 : 0;
 }

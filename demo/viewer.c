@@ -14,11 +14,10 @@
  *	register the buffer by its fd	register.c: ibv_reg_mr_fd(); or with --direct
  *					direct.c: mlx5dv_reg_mr_fd()
  *	send its address and rkey	listen.c, in the private data of rdma_accept()
- *	show each picture		show(), here
+ *	show each picture		film.c, which calls show(), here
  *
  * The GPU has no screen.  So "show" is to print "frame=K" when picture K is whole,
  * and to wait until whoever reads that has looked at it and answers with a line.
- * At the end of standard input no more answers are awaited.
  *
  * Results are lines of KEY=VALUE on standard output, for scripts/demo.  Messages
  * for people go to standard error.
@@ -31,6 +30,7 @@
 #include <string.h>
 
 #include "card.h"
+#include "film.h"
 #include "gpu.h"
 #include "link.h"
 #include "protocol.h"
@@ -66,62 +66,9 @@ static int accept_camera(struct viewer *v)
 	return link_accept(&v->link, v->mr, &offer);
 }
 
-static void show(unsigned int number)
+static void show(void *, uint32_t number)
 {
-	int c;
-
-	printf("frame=%u\n", number);
-	do
-		c = getchar();
-	while (c != '\n' && c != EOF);
-}
-
-/* Tell the camera that this picture was shown.  The next receive comes first. */
-static int give_back(struct viewer *v, unsigned int number)
-{
-	struct ibv_send_wr *bad, wr = {
-		.opcode = IBV_WR_SEND_WITH_IMM,
-		.imm_data = htobe32(number),
-	};
-	int error;
-
-	if (link_post_receive(&v->link))
-		return -1;
-	error = ibv_post_send(v->link.id->qp, &wr, &bad);
-	if (error) {
-		warnx("ibv_post_send: %s", strerror(error));
-		return -1;
-	}
-	return 0;
-}
-
-static int show_all(struct viewer *v)
-{
-	uint32_t shown = 0, answered = 0, number;
-	bool last = false;
-	struct ibv_wc wc;
-
-	while (!last || answered < shown) {
-		if (link_next(&v->link, &wc))
-			return -1;
-		if (!(wc.opcode & IBV_WC_RECV)) {
-			answered++;
-			continue;
-		}
-		number = be32toh(wc.imm_data);
-		last = number & DEMO_LAST;
-		number &= ~DEMO_LAST;
-		if (number != shown) {
-			warnx("picture %u is missing: number %u has come", shown, number);
-			return -1;
-		}
-		show(number);
-		if (give_back(v, number))
-			return -1;
-		shown++;
-	}
-	printf("shown=%u\n", shown);
-	return 0;
+	film_announce(number);
 }
 
 /* Destroy in the reverse order.  What was never created is NULL. */
@@ -176,7 +123,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 
 	if (gpu_open(&v.gpu, v.node, DEMO_WIDTH, PLACES * DEMO_HEIGHT) || link_listen(&v.link) ||
-	    register_buffer(&v) || accept_camera(&v) || show_all(&v) ||
+	    register_buffer(&v) || accept_camera(&v) || film_receive(&v.link, show, NULL) ||
 	    gpu_tell_place(&v.gpu) || link_wait_for_end(&v.link))
 		goto out;
 	ret = 0;
