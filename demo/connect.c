@@ -4,13 +4,15 @@
  *
  * An id without an event channel is synchronous: each call of rdma_cm waits until
  * its work is done.  The peer or its network may not be ready yet.  So try again
- * for a while after any failure, unless the peer itself refuses.
+ * for a while after any failure, unless the peer itself refuses.  MRFD_PATIENCE in the
+ * environment makes the while so many times longer, for machines that are busy.
  */
 #include <drm_fourcc.h>
 #include <endian.h>
 #include <err.h>
 #include <errno.h>
 #include <netdb.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -50,9 +52,17 @@ static bool peer_refused(const struct link *l)
 	       l->id->event->status == REJECTED_BY_PEER;
 }
 
+static uint64_t connect_ns(void)
+{
+	const char *patience = getenv("MRFD_PATIENCE");
+	double times = patience ? atof(patience) : 1;
+
+	return CONNECT_SECONDS * (times > 1 ? times : 1) * 1e9;
+}
+
 static int connect_to(struct link *l, const char *host, unsigned int depth)
 {
-	const uint64_t deadline = now_ns() + CONNECT_SECONDS * 1000000000ULL;
+	const uint64_t deadline = now_ns() + connect_ns();
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *to;
 	bool refused = false;
 	const char *failed;
