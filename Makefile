@@ -9,8 +9,8 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
 demo: NEEDS = $(if $(filter connectx,$(DEVICE)),kernel-modules connectx,kernel) rdma-core-obj
-demo: device ready ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png; DEVICE=connectx for moving pictures into VRAM by mlx5, with DIRECT=1 by Data Direct
-	@scripts/demo $(if $(DEVICE),"--$$DEVICE") $(if $(DIRECT),--direct) $(if $(PICTURE),--picture "$$PICTURE")
+demo: device painter ready ## build all, RDMA-write a picture into a GPU's frame buffer, show it; PICTURE=file.png; DEVICE=connectx for moving pictures into VRAM by mlx5, with DIRECT=1 by Data Direct; PAINTER=vulkan for pictures that are rendered
+	@scripts/demo $(if $(DEVICE),"--$$DEVICE") $(if $(DIRECT),--direct) $(if $(PAINTER),"--$$PAINTER") $(if $(PICTURE),--picture "$$PICTURE")
 
 check: ready ## run the tests; FULL=1 all there is, SINCE=commit all that changes since then may affect, T=pattern some (see scripts/check --help); DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races, STOCK=1 T=pattern on the kernel without our patches
 	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(STOCK),--stock) $(if $(FULL),--full) $(if $(filter undefined,$(origin SINCE)),,--since "$$SINCE") $(if $(T),"$$T")
@@ -71,8 +71,11 @@ device:
 	@case "$$DEVICE" in '' | connectx) ;; *) echo "DEVICE=$$DEVICE: without DEVICE it is Soft-RoCE, and DEVICE=connectx is all else there is" >&2; exit 2 ;; esac
 	@case "$$DIRECT/$$DEVICE" in /* | */connectx) ;; *) echo "DIRECT=$$DIRECT goes with DEVICE=connectx: Soft-RoCE has no second PCI function" >&2; exit 2 ;; esac
 
+painter:
+	@case "$$PAINTER" in '' | vulkan) ;; *) echo "PAINTER=$$PAINTER: without PAINTER the picture is a file, and PAINTER=vulkan is all else there is" >&2; exit 2 ;; esac
+
 # Report what the host lacks before anything is built.
 ready:
 	@kit/ready $(or $(NEEDS),kernel$(if $(DEBUG),-debug)$(SYMBOLS)-modules rdma-core-obj perftest-obj connectx connectx-test)
 
-.PHONY: help device demo check bench shell gdb scoreboard report series proof check-series kernel rdma-core perftest libfabric ucx connectx update clean distclean ready
+.PHONY: help device painter demo check bench shell gdb scoreboard report series proof check-series kernel rdma-core perftest libfabric ucx connectx update clean distclean ready

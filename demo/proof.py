@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""usage: proof.py SENT SCREEN PICTURE <TABLE
+"""usage: proof.py SENT SCREEN PICTURE [TITLE TITLE] <TABLE
 
 Make one picture of a run of the demo: what was sent, beside it what the other machine's
 screen shows, and below both the table of the run.  It is made for a page of text: 1200
@@ -16,14 +16,14 @@ PAPER, INK, GREY = (255, 255, 255), (31, 35, 40), (101, 109, 118)
 TITLES = ("Sender: the picture that it wrote by RDMA", "Receiver: its screen, as QEMU saves it")
 
 
-def proof(sent, screen, rows):
+def proof(sent, screen, rows, titles=TITLES):
     """The picture; rows are pairs of a name and a value."""
     width = (WIDTH - 3 * MARGIN) // 2
     height = max(width * picture.height // picture.width for picture in (sent, screen))
     top = 2 * MARGIN + LINE
     page = Image.new("RGB", (WIDTH, top + height + LINE * len(rows) + 2 * MARGIN), PAPER)
     draw, font = ImageDraw.Draw(page), ImageFont.load_default(SIZE)
-    for number, (title, picture) in enumerate(zip(TITLES, (sent, screen))):
+    for number, (title, picture) in enumerate(zip(titles, (sent, screen))):
         left = MARGIN + number * (width + MARGIN)
         draw.text((left, MARGIN), title, INK, font)
         page.paste(picture.resize((width, width * picture.height // picture.width),
@@ -37,12 +37,12 @@ def proof(sent, screen, rows):
 
 
 def main():
-    if len(sys.argv) != 4:
+    if len(sys.argv) not in (4, 6):
         print(__doc__, file=sys.stderr)
         return 2
     sent, screen = (Image.open(path).convert("RGB") for path in sys.argv[1:3])
     rows = [line.strip().split(": ", 1) for line in sys.stdin if ": " in line]
-    proof(sent, screen, rows).save(sys.argv[3], optimize=True)
+    proof(sent, screen, rows, sys.argv[4:] or TITLES).save(sys.argv[3], optimize=True)
     return 0
 
 

@@ -10,6 +10,15 @@ STRIP_ROWS, STRIP_BITS, PAN = 16, 16, 8
 COLOURS = {False: bytes((0x4f, 0x32, 0x16, 0xff)), True: bytes((0x57, 0xc8, 0xff, 0xff))}
 
 
+def differing(wanted, seen, width):
+    """How many pixels of two pictures differ, and where the first of them is."""
+    if len(seen) != len(wanted):
+        return f"{len(seen)} bytes are no {len(wanted)}"
+    wrong = [i for i in range(0, len(wanted), 4) if seen[i:i + 4] != wanted[i:i + 4]]
+    y, x = divmod(wrong[0] // 4, width)
+    return f"{len(wrong)} of {len(wanted) // 4} pixels differ, the first at x {x}, y {y}"
+
+
 class Film:
     """All frames of a picture, which is the bytes of its pixels."""
 
@@ -62,8 +71,4 @@ class Film:
             return f"frame {number} is torn: its top is of {top}, its bottom of {bottom}"
         if top != f"frame {number}":
             return f"where frame {number} should be there is {top}"
-        wanted = self.frame(number)
-        wrong = [i for i in range(0, self.bytes, 4) if seen[i:i + 4] != wanted[i:i + 4]]
-        y, x = divmod(wrong[0] // 4, self.width)
-        return (f"frame {number}: {len(wrong)} of {self.bytes // 4} pixels differ, "
-                f"the first at x {x}, y {y}")
+        return f"frame {number}: {differing(self.frame(number), seen, self.width)}"

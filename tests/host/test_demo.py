@@ -449,11 +449,11 @@ class Viewer(unittest.TestCase):
         self.film = Film(os.urandom(64 * 40 * 4), 64, 40)
         self.eye = self.program.Eye(self.film)
         self.eye.guest = unittest.mock.Mock(
-            vram=bytearray(self.AT + self.program.PLACES * self.film.bytes))
+            vram=bytearray(self.AT + self.eye.PLACES * self.film.bytes))
         self.eye(b"offset=4096\n")
 
     def put(self, number, data=None):
-        begin = self.AT + number % self.program.PLACES * self.film.bytes
+        begin = self.AT + number % self.eye.PLACES * self.film.bytes
         self.eye.guest.vram[begin:begin + self.film.bytes] = data or self.film.frame(number)
 
     def test_each_right_frame_is_answered(self):
@@ -506,7 +506,7 @@ class Viewer(unittest.TestCase):
 
     def film_run(self, seconds, frames=3, fault=None):
         """(status, standard output, messages) of a run without guests, so fast."""
-        def run(_device, _sent, _frames, eye):
+        def run(_device, _sender, eye):
             eye.guest = self.eye.guest
             eye.seen, eye.fault = bytes(eye.film.bytes), fault
             eye.times = [seconds * n for n in range(frames)]
