@@ -247,7 +247,7 @@ RULES = (  # the first that matches; a group is what the function gets
     (r"tests/bench/.*", lambda: nothing),
     (r"tests/(?:expected-.*|rdma-core\.runs)", lambda: named("rdma-core/.*")),
     (r"(tests/.*\.[ch])", compiled_from),
-    (r"demo/.*", lambda: named(r"demo|host/demo|programs/dm_examples")),
+    (r"demo/.*", lambda: named(r"demo|host/(demo|painter)|programs/dm_examples")),
     (r"kit/(?:configs|guest|userland).*", lambda: everything),
     (r"kit/mrfd/(\w+)\.py", of_kit),
     (r"kit/.*|scripts/.*|Makefile|\.ci/.*|\.github/.*", lambda: kit),

@@ -174,8 +174,8 @@ class Depths(unittest.TestCase):
         # They need a kernel, a userland or a build that no program of a quick run has.
         self.assertEqual({p.name for p in OURS} - quick,
                          {"kcsan", "host/cluster", "host/debian", "host/iommu",
-                          "host/job_dies", "host/libfabric", "host/modules", "host/uct",
-                          "host/ucx"})
+                          "host/job_dies", "host/libfabric", "host/modules", "host/painter",
+                          "host/uct", "host/ucx"})
 
     def test_a_depth_is_what_was_asked_for(self):
         with mock.patch.object(programs, "theirs", lambda kernel: []):
