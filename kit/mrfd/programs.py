@@ -36,7 +36,7 @@ MODEL = os.path.join(TOP, "devices/connectx")
 OUT = os.path.join(BUILD, "tests")  # what is built of tests/
 # The folders of tests/ without guest programs.
 NOT_CASES = {"host", "lib", "bench", "gpu", "guests", "kernel_dm", "steps", "importer",
-             "dmabuf_test", "ucx", "mpi"}
+             "dmabuf_test", "ucx", "mpi", "hsa"}
 # Exporters of every kind: see tests/lib/memory.h.
 EXPORTERS = ["qxl", "virtio-gpu"]
 # The modules of the kernel that a guest may be given: by the word at the head of a test

@@ -107,6 +107,9 @@ class Affected(unittest.TestCase):
         self.assertEqual(affected("tests/mpi/fd.c"), {"host/ucx"})
         self.assertEqual(affected("ucx/src/uct/dmabuf/dmabuf_md.c"), {"host/ucx"})
         self.assertEqual(affected("tests/lib/mpi_job.py"), {"host/cluster"})
+        for path in ("tests/mpi/vram.c", "tests/hsa/memory.c", "tests/hsa/move-notify"):
+            self.assertEqual(affected(path), {"host/hsa"})
+        self.assertIn("host/hsa", affected("tests/lib/mover.c"))
         self.assertIn("rxe/programs/perftest", affected("tests/lib/perftest.py"))
 
     def test_the_model_affects_what_runs_on_it(self):
@@ -173,7 +176,7 @@ class Depths(unittest.TestCase):
         quick = {p.name for p in OURS for kernel in ("base", "debug") if p.head.on(kernel, False)}
         # They need a kernel, a userland or a build that no program of a quick run has.
         self.assertEqual({p.name for p in OURS} - quick,
-                         {"kcsan", "host/cluster", "host/debian", "host/iommu",
+                         {"kcsan", "host/cluster", "host/debian", "host/hsa", "host/iommu",
                           "host/job_dies", "host/libfabric", "host/modules", "host/painter",
                           "host/uct", "host/ucx"})
 
