@@ -80,17 +80,22 @@ compile_libfabric() {
 	make -j"$(nproc)" install
 }
 
-# compile_ucx SOURCE DIR: as Debian configures it, with what guests have devices for, to
-# DIR/install; and of UCX's own tests those of mapped dma-bufs, to DIR/test/gtest/gtest: to compile
-# all of them takes several times as long.
+# compile_ucx SOURCE DIR: as Debian configures it, with what guests have devices for and the module
+# for AMD's GPUs, which tests/hsa stands in for, to DIR/install; and of UCX's own tests those of
+# mapped dma-bufs, to DIR/test/gtest/gtest: to compile all of them takes several times as long.
 compile_ucx() {
 	local obj=$2 make=(make -s -j"$(nproc)") folder test tests=()
 	copied "$1" "$obj"
 	./configure CC='ccache gcc' CXX='ccache g++' --prefix="$obj/install" --disable-static \
 		--disable-doxygen-doc --enable-mt --enable-logging --enable-gtest --with-verbs \
-		--without-{cuda,rocm,ze,gdrcopy,knem,xpmem,ugni,go,java,fuse3}
+		--with-rocm=/usr --without-{cuda,ze,gdrcopy,knem,xpmem,ugni,go,java,fuse3}
+	if ! grep -q '^#define HAVE_ROCM 1' config.h; then
+		echo "UCX's configure has not found the HSA runtime (libhsa-runtime-dev)" >&2
+		return 1
+	fi
 	for folder in ucm ucs uct ucp tools/info tools/perf; do "${make[@]}" -C "src/$folder" install; done
 	[ -e test/gtest/uct/test_dmabuf.cc ] || return 0
+	sed -i '/^#define HAVE_ROCM 1/d' config.h # with it UCX's tests want HIP, too
 	for test in common/{main,mem_buffer,test,test_helpers,test_watchdog} uct/{test_dmabuf,uct_test}; do
 		tests+=("${test%/*}/gtest-${test##*/}.o")
 	done

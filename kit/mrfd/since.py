@@ -207,7 +207,7 @@ def of_libfabric(path):
 
 
 def of_ucx(path):
-    return of_tree(path, (), named("host/ucx"))
+    return of_tree(path, (), named("host/(hsa|ucx)"))
 
 
 PROJECTS = {"linux": of_kernel, "rdma-core": of_library, "perftest": of_perftest,

@@ -8,8 +8,8 @@ The stand-in is tests/hsa, over the tests' GPU; the job is tests/mpi/vram.c, whi
 bytes and counts the regions that UCX has registered by fd.  What lies in VRAM at last the host
 finds there by itself.  A job that copies through the host fails, and does so here on purpose.
 
-The guests' /boot/config-RELEASE has one line that is not true, without which UCX does not look
-for dma-bufs (tests/hsa/move-notify)."""
+The guests' /boot/config-RELEASE has one line that is not true, without which Debian's UCX does
+not look for dma-bufs (tests/hsa/move-notify); with our patch (patches/ucx) it does."""
 
 import os
 import re
@@ -17,6 +17,7 @@ import sys
 import unittest
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, TOP)
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
 from mrfd import fabric  # noqa: E402
@@ -26,6 +27,7 @@ from mrfd.devices import CONNECTX, RXE  # noqa: E402
 from mrfd.machine import GUEST, patience  # noqa: E402
 from mrfd.paths import INSIDE  # noqa: E402
 from mrfd.traffic import by_function  # noqa: E402
+from tests.host.test_ucx import our_ucx  # noqa: E402
 
 OPEN_MPI = "mpirun --host $MRFD_HOSTS --mca pml ucx --mca osc ucx -np 2"
 MPICH = "mpirun.mpich -hosts $MRFD_HOSTS -launcher ssh -np 2"
@@ -43,6 +45,7 @@ WHERE = re.compile(r"process (\d): VRAM at (\d+): (\d+) bytes of pattern (\d+)$"
 # the runtime copy, which counts.
 UCX = {"UCX_ROCM_COPY_DMABUF": "yes", "UCX_TLS": "^rocm_ipc", "UCX_RNDV_THRESH": "64k",
        "UCX_ROCM_COPY_H2D_THRESH": "0", "UCX_ROCM_COPY_D2H_THRESH": "0"}
+MOVE_NOTIFY = [f"{INSIDE}/tests/hsa/move-notify"]
 # As in test_cluster.py.
 ON_RXE = {**UCX, "UCX_TLS": "rc_verbs,ud_verbs,rocm_copy", "UCX_UD_VERBS_ETH_DGID_CHECK": "n"}
 
@@ -61,15 +64,14 @@ class Hsa(unittest.TestCase):
         cls.open_mpi, cls.mpich = f"{out}/mpi/vram.openmpi", f"{out}/mpi/vram.mpich"
         cls.calls = f"{out}/hsa/calls"
 
-    def cluster(self, device, settings, command):
+    def cluster(self, device, settings, command, setup=MOVE_NOTIFY):
         """(what guest0 says, the guests), when the command has ended well in guest0.  A guest has
         one CPU, since a process of MPI polls without pause, and four are more than there are."""
         guests, limit = [], patience(900)
         with fabric.Fabric() as running:
             for number, links in enumerate(machine.network(2)):
                 options = programs.test_guest("base", device, gpu=True)
-                options["setup"] = [f"{INSIDE}/tests/hsa/move-notify",
-                                    *machine.network_setup(number, 2, device)]
+                options["setup"] = [*setup, *machine.network_setup(number, 2, device)]
                 options["env"].update(settings, MRFD_PATIENCE=f"{patience(3):.1f}",
                                       MRFD_MOVES=str(MOVES),
                                       UCX_RC_TIMEOUT=f"{patience(2):.0f}s")
@@ -81,7 +83,7 @@ class Hsa(unittest.TestCase):
                 self.addCleanup(guest.stop)
                 guests.append(guest.start())
             for guest in guests:
-                self.assertTrue(guest.wait(limit))
+                guest.wait()  # its own limit ends it
         said = guests[0].output.decode(errors="replace")
         for guest in guests:
             self.assertEqual(guest.status, 0, said + guest.tail(10))
@@ -102,8 +104,8 @@ class Hsa(unittest.TestCase):
             self.assertEqual(size, LONGEST)
             self.assertEqual(guests[process].vram[at:at + size], pattern(size, seed))
 
-    def assert_right(self, command, settings):
-        said, guests = self.cluster(CONNECTX, settings, command)
+    def assert_right(self, command, settings, setup=MOVE_NOTIFY):
+        said, guests = self.cluster(CONNECTX, settings, command, setup)
         self.assert_cases(said, AT_REST + FOLLOWS + LEFT)
         self.assertNotIn("UCX  ERROR", said)
         self.assert_in_vram(said, guests)
@@ -123,6 +125,11 @@ class Hsa(unittest.TestCase):
 
     def test_mpich_moves_vram(self):
         self.assert_right(f"{MPICH} {self.mpich}", UCX)
+
+    def test_our_ucx_needs_no_line_that_is_not_true(self):
+        """With patches/ucx UCX uses dma-bufs by the /boot/config-RELEASE that is the kernel's."""
+        ours = f"-x LD_LIBRARY_PATH={our_ucx()}/install/lib:$LD_LIBRARY_PATH"
+        self.assert_right(f"{OPEN_MPI} {ours} {self.open_mpi}", UCX, ())
 
     def test_without_dma_bufs_or_a_runtime_nothing_passes_for_rdma_to_vram(self):
         """UCX copies if it may not use dma-bufs, which the job tells; and a job that has no

@@ -105,7 +105,7 @@ class Affected(unittest.TestCase):
         self.assertEqual(affected("tests/lib/guests.c"), of("host/(direct_peers|lives|moves|uct)"))
         self.assertEqual(affected("tests/mpi/job.c"), {"host/cluster", "host/job_dies"})
         self.assertEqual(affected("tests/mpi/fd.c"), {"host/ucx"})
-        self.assertEqual(affected("ucx/src/uct/dmabuf/dmabuf_md.c"), {"host/ucx"})
+        self.assertEqual(affected("ucx/src/uct/dmabuf/dmabuf_md.c"), of("host/(hsa|ucx)"))
         self.assertEqual(affected("tests/lib/mpi_job.py"), {"host/cluster"})
         for path in ("tests/mpi/vram.c", "tests/hsa/memory.c", "tests/hsa/move-notify"):
             self.assertEqual(affected(path), {"host/hsa"})

@@ -34,11 +34,12 @@ READ = re.compile(r"by keys, first function: \d+ reads \((\d+) bytes\), "
 
 
 def our_ucx():
-    """Where our UCX is.  Not every mirror of Debian has its source: without it no case can run."""
+    """Where a guest finds our UCX.  Not every mirror of Debian has its source, and without it no
+    case of it can run."""
     try:
         products.tool("sources", "ucx")
-    except products.BootError:
-        raise unittest.SkipTest("no way leads to the source of UCX; UCX_SRC=DIR names one") from None
+    except products.BootError as error:
+        raise unittest.SkipTest(f"no source of UCX, UCX_SRC=DIR names one: {error}") from None
     return inside(products.tool("ucx"))
 
 
