@@ -28,8 +28,6 @@
 #include "picture.h"
 #include "protocol.h"
 
-#define MAX_FRAMES 10000
-
 #define PAN 8 /* pixels from one frame to the next */
 #define STRIP_ROWS 16
 #define STRIP_BITS 16 /* fields side by side, the highest bit at the left */
@@ -112,8 +110,8 @@ static int film_for(const char *host, uint32_t frames, const struct picture *pic
 	struct camera c = {};
 	int ret = -1;
 
-	if (link_connect(&c.link, host, FILM_DEPTH, &c.offer) || prepare(&c, picture) ||
-	    film_send(&c.link, &c.offer, frames, frame, &c))
+	if (link_connect(&c.link, host, FILM_DEPTH, &c.offer) || film_check(&c.offer) ||
+	    prepare(&c, picture) || film_send(&c.link, &c.offer, frames, frame, &c))
 		goto out;
 	ret = link_disconnect(&c.link);
 out:
@@ -140,7 +138,7 @@ int main(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		if (option == 'f') {
-			frames = atoi(optarg);
+			frames = film_frames(optarg);
 			continue;
 		}
 		fputs("usage: camera [--frames N] PICTURE HOST\n", option == 'h' ? stdout : stderr);
@@ -150,8 +148,6 @@ int main(int argc, char **argv)
 		fputs("usage: camera [--frames N] PICTURE HOST\n", stderr);
 		return 2;
 	}
-	if (frames < 1 || frames > MAX_FRAMES)
-		errx(2, "--frames takes 1 to %d", MAX_FRAMES);
 
 	if (picture_read(&picture, argv[optind]))
 		return 1;

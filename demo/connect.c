@@ -57,7 +57,8 @@ static uint64_t connect_ns(void)
 	const char *patience = getenv("MRFD_PATIENCE");
 	double times = patience ? atof(patience) : 1;
 
-	return CONNECT_SECONDS * (times > 1 ? times : 1) * 1e9;
+	times = times > 1 ? times : 1; /* what is no number, too */
+	return CONNECT_SECONDS * (times < 1000 ? times : 1000) * 1e9;
 }
 
 static int connect_to(struct link *l, const char *host, unsigned int depth)

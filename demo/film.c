@@ -3,9 +3,10 @@
  * Moving pictures over a connection: the end that sends them, and the end that shows them
  *
  * protocol.h says what passes between the two.  Both ends keep the same rule: memory is used
- * again when nobody needs it any more.  The sender makes a frame in memory from which an earlier
- * one went when the write of that one is complete, since the device may read it again until
- * then.  It writes to a place of the peer's when the peer has answered the frame that was there.
+ * again when nobody needs it any more.  The sender makes a new frame in memory only when the
+ * write of the frame that was there before is complete, since the device may read it again
+ * until then.  It writes to a place of the peer only when the peer has answered the frame that
+ * was there.
  *
  * So the sender makes frame K + 1 while frame K travels, and the peer looks at frame K - 1,
  * if there are places enough.
@@ -15,9 +16,12 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "film.h"
+
+#define MAX_FRAMES 10000
 
 struct sender {
 	struct link *link;
@@ -119,6 +123,24 @@ static int send_all(struct sender *s, film_frame *frame, void *of)
 	return 0;
 }
 
+int film_frames(const char *word)
+{
+	char *end;
+	unsigned long frames = strtoul(word, &end, 10);
+
+	if (!frames || frames > MAX_FRAMES || *end)
+		errx(2, "--frames takes 1 to %d", MAX_FRAMES);
+	return frames;
+}
+
+int film_check(const struct offer *o)
+{
+	if (o->places <= FILM_MAX_PLACES)
+		return 0;
+	warnx("the peer has places for %u frames, more than %d", o->places, FILM_MAX_PLACES);
+	return -1;
+}
+
 /* Send that many frames, and wait until the peer has shown all of them. */
 int film_send(struct link *l, const struct offer *o, uint32_t frames, film_frame *frame, void *of)
 {
@@ -127,10 +149,6 @@ int film_send(struct link *l, const struct offer *o, uint32_t frames, film_frame
 	uint32_t i;
 	int ret;
 
-	if (o->places > FILM_MAX_PLACES) {
-		warnx("the peer has places for %u frames, more than %d", o->places, FILM_MAX_PLACES);
-		return -1;
-	}
 	for (i = 0; i < o->places; i++)
 		if (link_post_receive(l))
 			return -1;

@@ -10,10 +10,10 @@
  * The painter then writes one picture.  Its last write carries the number of
  * painted frames as immediate data, which ends the protocol.
  *
- * The camera and the renderer (vulkan/) write moving pictures.  The memory has room for several, one after
- * the other, and picture K goes to place K modulo their number.  Its write carries
- * K as immediate data, so a completion at the owner says that the picture is
- * whole.  The owner answers each with an empty message, whose immediate data is K
+ * The camera and the renderer (vulkan/) write moving pictures.  The memory has room
+ * for several, one after the other, and picture K goes to place K modulo their
+ * number.  Its write carries K as immediate data, so a completion at the owner says
+ * that the picture is whole.  The owner answers each with an empty message, whose immediate data is K
  * again, when its place may be written to anew.
  *
  * A completion may overtake data that goes by Data Direct.  Then the offer says

@@ -22,7 +22,6 @@
  * Results are lines of KEY=VALUE on standard output, for scripts/demo.  Messages
  * for people go to standard error.
  */
-#include <endian.h>
 #include <err.h>
 #include <getopt.h>
 #include <stdio.h>

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <vulkan/vulkan.h>
 
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
 #define CANVAS_FORMAT VK_FORMAT_R32_UINT
 #define CANVAS_USAGE VK_IMAGE_USAGE_COLOR_ATTACHMENT_BIT
 #define CANVAS_HANDLE VK_EXTERNAL_MEMORY_HANDLE_TYPE_DMA_BUF_BIT_EXT

@@ -12,7 +12,6 @@
 
 #include "canvas.h"
 
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 static const char *const extensions[] = {
 	VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME,

@@ -13,7 +13,6 @@
 #include "sunset.frag.h"
 #include "triangle.vert.h"
 
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 /* What the shader wants to know: its push constants. */
 struct push {

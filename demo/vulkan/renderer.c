@@ -32,8 +32,6 @@
 #include "link.h"
 #include "protocol.h"
 
-#define MAX_FRAMES 10000
-
 struct renderer {
 	struct link link;
 	struct offer offer; /* in the byte order of this machine */
@@ -93,10 +91,6 @@ static int prepare(struct renderer *r)
 	const struct offer *o = &r->offer;
 	uint32_t i;
 
-	if (o->places > FILM_MAX_PLACES) {
-		warnx("the peer has places for %u frames, more than %d", o->places, FILM_MAX_PLACES);
-		return -1;
-	}
 	if (painter_open(&r->painter, o->width, o->height))
 		return -1;
 	printf("renderer=%s\n", r->painter.name);
@@ -137,8 +131,8 @@ static int render_for(const char *host, uint32_t frames)
 	struct renderer r = {};
 	int ret = -1, i;
 
-	if (link_connect(&r.link, host, FILM_DEPTH, &r.offer) || prepare(&r) ||
-	    film_send(&r.link, &r.offer, frames, render, &r))
+	if (link_connect(&r.link, host, FILM_DEPTH, &r.offer) || film_check(&r.offer) ||
+	    prepare(&r) || film_send(&r.link, &r.offer, frames, render, &r))
 		goto out;
 	printf("first_ns=%" PRIu64 "\nothers_ns=%" PRIu64 "\n", r.first_ns, r.others_ns);
 	ret = link_disconnect(&r.link);
@@ -165,7 +159,7 @@ int main(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		if (option == 'f') {
-			frames = atoi(optarg);
+			frames = film_frames(optarg);
 			continue;
 		}
 		fputs("usage: renderer [--frames N] HOST\n", option == 'h' ? stdout : stderr);
@@ -175,8 +169,6 @@ int main(int argc, char **argv)
 		fputs("usage: renderer [--frames N] HOST\n", stderr);
 		return 2;
 	}
-	if (frames < 1 || frames > MAX_FRAMES)
-		errx(2, "--frames takes 1 to %d", MAX_FRAMES);
 	/* Write each line at once: it may be long until the next one. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 

@@ -10,6 +10,8 @@ import sys
 import time
 import zlib
 
+from mrfd.products import BootError
+
 ANIMATED = 32  # frames of the animation, at most
 
 
@@ -61,13 +63,14 @@ class Eye(Talk):
 
     def look(self, number):
         self.seen = self.see(number)
-        self.fault = (self.film.fault(number, self.seen) if number == len(self.times)
-                      else f"frame {len(self.times)} is missing: number {number} has come")
+        fault = (self.film.fault(number, self.seen) if number == len(self.times)
+                 else f"frame {len(self.times)} is missing: number {number} has come")
         self.times.append(time.monotonic())
         period = self.film.period()
         if number < period and number % max(1, period // ANIMATED) == 0:
             self.kept.append(self.seen)
-        if not self.fault:
+        self.fault = fault  # last: the main thread looks for it first, and then at the rest
+        if not fault:
             self.guest.send(b"\n")
 
     def blame(self):
@@ -84,12 +87,15 @@ class RenderedInVram(Eye):
     """The same, of frames whose sender prints a CRC of each, as it has them in its own memory,
     before it sends the frame.  The sender is a Guest."""
 
-    CRC = rb"^crc=%s (\w+)$"
+    CRC = rb"^crc=%s ([0-9a-f]{8})$"
 
     def blame(self):
         """Whether a wrong frame was wrong already at the sender."""
         number = len(self.times) - 1
-        crc = int(self.sender.wait_for(self.CRC % b"%d" % number)[1], 16)
+        try:
+            crc = int(self.sender.wait_for(self.CRC % b"%d" % number)[1], 16)
+        except BootError:
+            return ", and the renderer did not say what it painted"
         return (", as the renderer painted it" if crc == zlib.crc32(self.seen)
                 else ", and the renderer painted something else")
 

@@ -13,7 +13,7 @@ COLOURS = {False: bytes((0x4f, 0x32, 0x16, 0xff)), True: bytes((0x57, 0xc8, 0xff
 def differing(wanted, seen, width):
     """How many pixels of two pictures differ, and where the first of them is."""
     if len(seen) != len(wanted):
-        return f"{len(seen)} bytes are no {len(wanted)}"
+        return f"there are {len(seen)} bytes, not {len(wanted)}"
     wrong = [i for i in range(0, len(wanted), 4) if seen[i:i + 4] != wanted[i:i + 4]]
     y, x = divmod(wrong[0] // 4, width)
     return f"{len(wrong)} of {len(wanted) // 4} pixels differ, the first at x {x}, y {y}"
@@ -70,5 +70,5 @@ class Film:
         if top != bottom:
             return f"frame {number} is torn: its top is of {top}, its bottom of {bottom}"
         if top != f"frame {number}":
-            return f"where frame {number} should be there is {top}"
+            return f"{top} is there where frame {number} should be"
         return f"frame {number}: {differing(self.frame(number), seen, self.width)}"

@@ -166,6 +166,7 @@ class Monitor:
     """QEMU's monitor (QMP) on a connected socket."""
 
     def __init__(self, sock):
+        sock.settimeout(patience(60))
         self.file = sock.makefile("rwb")
         self.lock = threading.Lock()
         self.ready = False
@@ -191,7 +192,7 @@ class Monitor:
                     return answer["return"]
         except OSError:
             pass
-        raise BootError(f"{name}: the guest is gone")
+        raise BootError(f"{name}: the guest is gone, or QEMU does not answer")
 
 
 class Guest:
@@ -345,9 +346,10 @@ class Guest:
 
     def screendump(self, path):
         """Write what its display shows into a PNG file."""
-        raw = os.path.join(log_directory("screen"), "screen.png")  # where QEMU can write
-        self.monitor.command("screendump", filename=inside(raw), format="png")
-        shutil.move(raw, path)
+        with tempfile.TemporaryDirectory(dir=BUILD) as where:  # where QEMU can write
+            raw = os.path.join(where, "screen.png")
+            self.monitor.command("screendump", filename=inside(raw), format="png")
+            shutil.move(raw, path)
 
     def device_del(self, name):
         """Ask for the removal of the device with that id (on a bus=portN)."""

@@ -97,7 +97,7 @@ def boots(program):
 def with_guest(word):
     """The programs whose guest has it: the head says it, or the text of a host test names it."""
     return lambda program: word in program.head.guest or (
-        boots(program) and bool(re.search(rf"\b{word}", _host_text(program))))
+        boots(program) and bool(re.search(rf"(?<![A-Za-z]){word}", _host_text(program))))
 
 
 kernel_code = any_of(lambda program: bool(program.device), named("kunit|demo"), boots)

@@ -115,9 +115,8 @@ class Sunset:
         if seen == wanted:
             return None
         if len(seen) == self.bytes and seen == seen[:4] * (self.bytes // 4):
-            return (f"where frame {number} should be all pixels are "
-                    f"#{seen[2::-1].hex()}")
+            return f"all pixels are #{seen[2::-1].hex()} where frame {number} should be"
         for other in range(number - 1, max(0, number - PERIOD) - 1, -1):
             if seen == self.frame(other):
-                return f"where frame {number} should be there is frame {other}"
+                return f"frame {other} is there where frame {number} should be"
         return f"frame {number}: {differing(wanted, seen, self.width)}"

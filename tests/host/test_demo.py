@@ -422,9 +422,9 @@ class Frames(unittest.TestCase):
 
     def test_stale_frame_is_named(self):
         self.assertEqual(self.film.fault(5, self.film.frame(3)),
-                         "where frame 5 should be there is frame 3")
+                         "frame 3 is there where frame 5 should be")
         self.assertEqual(self.film.fault(5, bytes(len(self.picture))),
-                         "where frame 5 should be there is no frame")
+                         "no frame is there where frame 5 should be")
 
     def test_torn_frame_is_named(self):
         seen = self.film.frame(5)[:-self.STRIP - 1] + self.film.frame(3)[-self.STRIP - 1:]
@@ -469,7 +469,7 @@ class Viewer(unittest.TestCase):
     def test_wrong_frame_stops_the_answers(self):
         self.put(0)
         self.eye(b"frame=0\nframe=1\n")
-        self.assertEqual(self.eye.fault, "where frame 1 should be there is no frame")
+        self.assertEqual(self.eye.fault, "no frame is there where frame 1 should be")
         self.put(2)
         self.eye(b"frame=2\n")
         self.assertEqual(self.eye.guest.send.call_count, 1)

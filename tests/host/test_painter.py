@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: full
-"""scripts/demo --vulkan: what a shader paints in one guest RDMA reads where it was painted, and
-each byte of each frame arrives on the screen of another guest, or in its VRAM.  A frame that is
-blank, stale, torn or painted in another way is a failure.
+"""scripts/demo --vulkan: a shader paints in one guest, RDMA reads each frame where it was painted,
+and each pixel arrives on the screen of another guest, or in its VRAM.  A frame that is blank,
+stale, torn or painted in another way is a failure.
 
 What a frame has to be the host computes by itself.  The message of a failure says whether the
 frame was wrong already at the renderer, which prints a CRC of what it sees in its memory."""
@@ -56,14 +56,14 @@ class Picture(unittest.TestCase):
 
     def test_stale_frame_is_named(self):
         self.assertEqual(self.film.fault(5, self.film.frame(4)),
-                         "where frame 5 should be there is frame 4")
+                         "frame 4 is there where frame 5 should be")
         self.assertEqual(self.film.fault(60, self.film.frame(3)),
-                         "where frame 60 should be there is frame 3")
+                         "frame 3 is there where frame 60 should be")
 
     def test_blank_frame_is_named(self):
         for blank in bytes(4), bytes.fromhex("60308000"):
             self.assertEqual(self.film.fault(5, blank * (160 * 500)),
-                             f"where frame 5 should be all pixels are #{blank[2::-1].hex()}")
+                             f"all pixels are #{blank[2::-1].hex()} where frame 5 should be")
 
     def test_torn_frame_is_wrong(self):
         half = self.film.bytes // 2
@@ -80,7 +80,7 @@ class Picture(unittest.TestCase):
 
     def test_other_number_of_bytes_is_wrong(self):
         self.assertEqual(self.film.fault(5, self.film.frame(5)[:-4]),
-                         "frame 5: 319996 bytes are no 320000")
+                         "frame 5: there are 319996 bytes, not 320000")
 
 
 class Crcs(unittest.TestCase):
@@ -101,6 +101,12 @@ class Crcs(unittest.TestCase):
 
     def test_right_crcs_have_no_fault(self):
         self.assertIsNone(self.eye.crc_fault())
+
+    def test_renderer_that_has_ended_without_a_crc_is_not_waited_for(self):
+        self.says(0, 1)
+        self.eye.sender._ended.set()
+        self.eye.seen = self.film.frame(2)
+        self.assertEqual(self.eye.blame(), ", and the renderer did not say what it painted")
 
     def test_other_and_missing_crcs_are_named(self):
         self.says(0, 1, 1)
@@ -177,12 +183,12 @@ class Renders(unittest.TestCase):
         return out
 
     def test_rendered_frames_arrive_on_a_screen_by_soft_roce(self):
-        self.check(5, rows=[r"registered: there by fd; here bochs-drm, dma-buf, 4096000 bytes\n",
+        self.check(5, rows=[r"registered: .* memory is of bochs-drm, dma-buf, 4096000 bytes\n",
                             "by rxe0\n", "every pixel, on the screen, and the renderer's CRCs\n"])
 
     def test_rendered_frames_arrive_in_vram_by_mlx5(self):
         out = self.check(8, "--connectx", rows=[
-            r"registered: there by fd; here mrfd_gpu, dma-buf, 12288000 bytes\n", "by mlx5_0\n",
+            r"registered: .* memory is of mrfd_gpu, dma-buf, 12288000 bytes\n", "by mlx5_0\n",
             "every pixel, in the GPU's BAR, and the renderer's CRCs\n"])
         counted = int(re.search(r"model counted: (\d+) bytes by the first function\n", out)[1])
         self.assertLess(counted - 8 * FRAME, 100000)
@@ -198,17 +204,17 @@ class Renders(unittest.TestCase):
 
     def test_shader_that_repeats_a_frame_fails(self):
         self.edited("sunset.frag", "push.frame % PERIOD", "push.frame / 2 * 2 % PERIOD")
-        self.assertIn("demo: where frame 1 should be there is frame 0, as the renderer painted it\n",
-                      self.failure())
+        self.assertIn("demo: frame 0 is there where frame 1 should be, "
+                      "as the renderer painted it\n", self.failure())
 
     def test_shader_that_paints_all_black_fails(self):
         self.edited("sunset.frag", "0xff000000u | uint(", "0xff000000u | 0u & uint(")
-        self.assertIn("demo: where frame 0 should be all pixels are #000000, as the renderer "
+        self.assertIn("demo: all pixels are #000000 where frame 0 should be, as the renderer "
                       "painted it\n", self.failure())
 
     def test_frame_from_another_canvas_fails(self):
         self.edited("renderer.c", ".lkey = r->mr[place]->lkey", ".lkey = r->mr[0]->lkey")
-        self.assertIn("demo: where frame 1 should be there is frame 0, and the renderer painted "
+        self.assertIn("demo: frame 0 is there where frame 1 should be, and the renderer painted "
                       "something else\n", self.failure("--connectx"))
 
 

@@ -141,6 +141,7 @@ static void exports(uint8_t *p)
 	is(-1, fd);
 	gives(SUCCESS, hsa_amd_portable_export_dmabuf(p + PAGE + 1, PAGE, &fd, &offset));
 	is(PAGE + 1, offset);
+	is(1, mrfd_hsa_counts().exports);
 	is(SIZE, lseek(fd, 0, SEEK_END));
 	close(fd);
 	gives(SUCCESS, hsa_amd_agents_allow_access(1, &gpu, NULL, p));

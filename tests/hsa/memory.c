@@ -22,7 +22,7 @@
 
 #define PAGE 4096ul
 
-/* An allocation.  Nothing of it changes until it is freed. */
+/* An allocation.  Only next changes until it is freed. */
 struct buffer {
 	struct buffer *next;
 	uint8_t *base;		/* the process has this address */
@@ -260,18 +260,20 @@ hsa_status_t hsa_amd_memory_lock(void *host, size_t size, hsa_agent_t *agents, i
 hsa_status_t hsa_amd_memory_unlock(void *host)
 {
 	struct locked **at = &all_locked, *l;
+	bool found;
 
 	demand_init();
 	pthread_mutex_lock(&lock);
 	while (*at && (*at)->base != host)
 		at = &(*at)->next;
 	l = *at;
+	found = l;
 	if (l && !--l->times) {
 		*at = l->next;
 		free(l);
 	}
 	pthread_mutex_unlock(&lock);
-	demand(l, INVALID_ARGUMENT, "%p is not locked", host);
+	demand(found, INVALID_ARGUMENT, "%p is not locked", host);
 	return HSA_STATUS_SUCCESS;
 }
 

@@ -104,8 +104,13 @@ static bool open_card(void)
 	}
 	if (n > 0)
 		drmFreeDevices(devices, n);
-	if (runtime_card < 0 || drmIoctl(runtime_card, DRM_IOCTL_MRFD_GPU_INFO, &info))
+	if (runtime_card < 0)
 		return false;
+	if (drmIoctl(runtime_card, DRM_IOCTL_MRFD_GPU_INFO, &info)) {
+		close(runtime_card);
+		runtime_card = -1;
+		return false;
+	}
 	runtime_vram_size = info.vram_size;
 	return true;
 }
@@ -127,8 +132,13 @@ hsa_status_t hsa_init(void)
 /* The card stays open, for what is still allocated. */
 hsa_status_t hsa_shut_down(void)
 {
-	demand_init();
-	runtime_users--;
+	bool ready;
+
+	pthread_mutex_lock(&lock);
+	ready = runtime_users > 0;
+	runtime_users -= ready;
+	pthread_mutex_unlock(&lock);
+	demand(ready, NOT_INITIALIZED, "no hsa_init()");
 	return HSA_STATUS_SUCCESS;
 }
 

@@ -15,8 +15,8 @@
 enum { CPU_AGENT = 0x10, GPU_AGENT };	/* the handles of the agents */
 enum { VRAM_POOL = 0x20 };		/* of the one pool, which is the GPU's */
 
-/* Between hsa_init() and hsa_shut_down() these do not change. */
-extern atomic_int runtime_users;
+extern atomic_int runtime_users;	/* calls of hsa_init() without hsa_shut_down() so far */
+/* These do not change after the first hsa_init(). */
 extern int runtime_card;		/* a file of the GPU */
 extern uint64_t runtime_vram_size;
 
