@@ -4,7 +4,8 @@
 that an MPI job starts as its users start it.  Every byte that an unmodified Open MPI or MPICH
 moves is compared, and the models count them: they went by RDMA.
 
-The jobs are tests/mpi/job.c, for both, tests/lib/mpi_job.py by mpi4py, and NetPIPE."""
+The jobs are tests/mpi/job.c, for both, tests/lib/mpi_job.py by mpi4py, NetPIPE, and ScaLAPACK's
+test of its LU factorization."""
 
 import os
 import re
