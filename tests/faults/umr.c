@@ -84,6 +84,29 @@ TEST_F(buffer, queue_that_could_not_be_reset_works_again)
 	mr_close(mr);
 }
 
+/* The page faults of a registration hold a lock that the reclaim of memory takes, too. */
+TEST_F(buffer, on_demand_reg_whose_umr_fails_can_be_repeated)
+{
+	const int rights = RWA | IBV_ACCESS_ON_DEMAND;
+	struct ibv_mr *mr;
+
+	need("on-demand");
+	step_at(&umr, 1000);
+	mr = memory_reg(&self->host, self->pair.pd, rights);
+	step_end(&umr);
+	mr_close(mr);
+	ASSERT_LT(0, umr.calls);
+	for (unsigned int n = umr.calls; n; n--) {
+		step_at(&umr, n);
+		ASSERT_EQ(NULL, ibv_reg_mr(self->pair.pd, self->host.cpu, SIZE, rights));
+		ASSERT_TRUE(step_end(&umr));
+	}
+	mr = memory_reg(&self->host, self->pair.pd, rights);
+	ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&self->pair, IBV_WR_RDMA_WRITE, self->host_mr,
+					  self->host.iova, SIZE, self->host.iova, mr->rkey));
+	mr_close(mr);
+}
+
 TEST_F(buffer, taken_memory_is_not_reached_if_its_umr_fails)
 {
 	struct ibv_mr *mr = must(reg_dmabuf(self, RWA));

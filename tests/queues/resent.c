@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* runs: quick debug; devices: rxe */
 /*
- * What a requester sends again is what it sent before, whenever an answer comes.
+ * What a requester sends again is what it sent before, whenever an answer comes, and an answer
+ * without data completes no read.
  *
  * A PSN names one packet of one message.  The responder drops a packet whose PSN it has seen, so
  * another packet with this PSN loses data, or adds a message that nobody posted.
@@ -35,7 +36,10 @@
 #define LONG 100		/* packets of the first message: more than may be under way */
 #define SHORT 4			/* and of the second one */
 #define UNDER_WAY 65
-#define ACK 0x11		/* an opcode of RC */
+/* Opcodes of RC */
+#define READ_RESPONSE_ONLY 0x10
+#define ACK 0x11
+#define ATOMIC_ACK 0x12
 #define TIMEOUT 19		/* 2.1 s; the requester gives up after the seventh time */
 
 struct bth {
@@ -254,10 +258,11 @@ static uint16_t ip_checksum(struct iphdr ip)
 	return ~(sum + (sum >> 16));
 }
 
-/* All up to this PSN has come. */
-static void acknowledge(FIXTURE_DATA(resent) *self, unsigned int psn)
+/* An answer with an AETH and these bytes of data, a multiple of 4. */
+static void answer(FIXTURE_DATA(resent) *self, uint8_t opcode, unsigned int psn, const void *data,
+		   size_t n)
 {
-	const size_t size = HEADERS + 4;	/* the AETH */
+	const size_t size = HEADERS + 4 + n;
 	unsigned long before = counter("rcvd_pkts");
 	const struct frame *to = &self->frame;
 	struct frame f = *to;
@@ -271,13 +276,20 @@ static void acknowledge(FIXTURE_DATA(resent) *self, unsigned int psn)
 	f.ip.check = ip_checksum(f.ip);
 	f.udp.len = htons(size + 4 - sizeof(f.eth) - sizeof(f.ip));
 	f.udp.check = 0;
-	f.bth = (struct bth){ .opcode = ACK, .pkey = htons(0xffff),
+	f.bth = (struct bth){ .opcode = opcode, .pkey = htons(0xffff),
 			      .qpn = htonl(self->pair.qp[0]->qp_num), .psn = htonl(psn) };
 	memcpy(f.rest, &(uint32_t){ htonl(0x1f000000) }, 4);	/* an ACK without credits */
-	memcpy(f.rest + 4, &(uint32_t){ icrc(&f, size) }, 4);
+	memcpy(f.rest + 4, data, n);
+	memcpy(f.rest + 4 + n, &(uint32_t){ icrc(&f, size) }, 4);
 	if (send(self->wire, &f, size + 4, 0) != (ssize_t)size + 4)
-		fail_case("send an ACK");
+		fail_case("send an answer");
 	wait_for_counter("rcvd_pkts", before + 1);
+}
+
+/* All up to this PSN has come. */
+static void acknowledge(FIXTURE_DATA(resent) *self, unsigned int psn)
+{
+	answer(self, ACK, psn, "", 0);
 }
 
 /* Answer the last packet, each time that it comes, until so many messages have completed. */
@@ -337,6 +349,66 @@ TEST_F(resent, late_ack_of_a_packet_to_be_sent_changes_no_packet)
 TEST_F(resent, late_ack_of_the_next_message_changes_no_packet)
 {
 	acknowledge_late(self, LONG + SHORT - 2);
+}
+
+static bool completes(FIXTURE_DATA(resent) *self)
+{
+	struct ibv_wc wc;
+
+	if (ibv_poll_cq(self->pair.cq, 1, &wc) != 1)
+		return false;
+	if (wc.status)
+		fail_case("a request: %s", ibv_wc_status_str(wc.status));
+	return true;
+}
+
+/*
+ * The response of this one packet is lost, and the responder acknowledges a duplicate of an
+ * earlier request by the last PSN that it knows.  The request is sent again, and completes when
+ * its data comes.
+ */
+static void fetch(FIXTURE_DATA(resent) *self, enum ibv_wr_opcode opcode, uint8_t response,
+		  const void *data, size_t n)
+{
+	struct ibv_sge sge = { .addr = self->memory.iova, .length = n, .lkey = self->mr->lkey };
+	struct ibv_send_wr *bad, wr = { .sg_list = &sge, .num_sge = 1, .opcode = opcode,
+					.send_flags = IBV_SEND_SIGNALED };
+	double end;
+
+	errno = ibv_post_send(self->pair.qp[0], &wr, &bad);
+	if (errno)
+		fail_case("post a request");
+	take_until(self, 0, 1);
+	acknowledge(self, 0);
+	for (end = deadline(20); self->seen[0].times < 2; take(self, 100)) {
+		if (completes(self))
+			fail_case("the request is complete without its data");
+		if (now() > end)
+			fail_case("the request is not sent again");
+	}
+	answer(self, response, 0, data, n);
+	for (end = deadline(20); !completes(self);)
+		if (now() > end)
+			fail_case("the request does not complete");
+}
+
+TEST_F(resent, read_does_not_complete_by_an_ack)
+{
+	char data[64];
+
+	memset(data, 0x5a, sizeof(data));
+	fetch(self, IBV_WR_RDMA_READ, READ_RESPONSE_ONLY, data, sizeof(data));
+	ASSERT_EQ(0, memcmp(self->memory.cpu, data, sizeof(data)));
+}
+
+TEST_F(resent, atomic_does_not_complete_by_an_ack)
+{
+	const uint64_t was = 0x123456789abcdef0;
+	uint64_t got;
+
+	fetch(self, IBV_WR_ATOMIC_FETCH_AND_ADD, ATOMIC_ACK, &(uint64_t){ htobe64(was) }, 8);
+	memcpy(&got, self->memory.cpu, sizeof(got));
+	ASSERT_EQ(was, got);
 }
 
 TEST_HARNESS_MAIN
