@@ -243,6 +243,38 @@ TEST_F(window, rereg_shuts_the_window_or_is_einval)
 	memory_close(&next);
 }
 
+/*
+ * Other access to the same memory: the device changes the key in place, if it can, and otherwise
+ * makes another one, to which the window is not bound.
+ */
+TEST_F(window, rereg_of_access_shuts_the_window_if_the_key_changes_or_is_einval)
+{
+	static const int access[] = { NO_READ, ALL_ACCESS | IBV_ACCESS_HUGETLB };
+	bool holds = device_can("window-holds");
+	bool dma_buf = variant->kind != HOST && variant->kind != MEMFD; /* no such access */
+
+	need("rereg_mr_fd");
+	for (int i = 0; i < (holds || dma_buf ? 1 : 2); i++) {
+		struct ibv_mw *mw = open_window(self, types[i]);
+		uint32_t key = self->mr->rkey;
+		int ret = memory_rereg(self->mr, CHANGE_ACCESS, NULL, &self->buf, access[i]);
+
+		if (holds) {
+			ASSERT_NE(0, ret);
+			ASSERT_EQ(EINVAL, errno);
+		} else {
+			ASSERT_EQ(0, ret);
+			ASSERT_EQ(!i, self->mr->rkey == key);
+		}
+		if (self->mr->rkey == key) {
+			ASSERT_TRUE(carries(self, mw->rkey, i));
+		} else {
+			ASSERT_TRUE(is_shut(self, mw->rkey));
+		}
+		ASSERT_EQ(0, ibv_dealloc_mw(mw));
+	}
+}
+
 /* A device may give the number of a key to the next region, in another PD too. */
 TEST_F(window, window_does_not_reach_a_reused_key)
 {

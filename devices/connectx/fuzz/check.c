@@ -54,6 +54,8 @@ static void check_users(struct hca *hca)
 			users += (cq->umems.buffer == umem) + (cq->umems.doorbell == umem);
 		table_each(&hca->qps, m, qp)
 			users += (qp->umems.buffer == umem) + (qp->umems.doorbell == umem);
+		table_each(&hca->srqs, m, srq)
+			users += (srq->umems.buffer == umem) + (srq->umems.doorbell == umem);
 		must(users == umem->users);
 	}
 }

@@ -266,6 +266,16 @@ static void fill_rmp(struct guest *g, const struct srq_spec *s)
 	IFC_SET(wq, wq, lwm, s->limit);
 	IFC_SET(wq, wq, pd, s->pd);
 	IFC_SET64(wq, wq, dbr_addr, s->record);
+	if (s->umem) {
+		uint32_t number = g->number[UMEM][s->umem - 1];
+
+		IFC_SET(wq, wq, wq_umem_valid, 1);
+		IFC_SET(wq, wq, wq_umem_id, number);
+		IFC_SET64(wq, wq, wq_umem_offset, s->page % 0x2000);
+		IFC_SET(wq, wq, dbr_umem_valid, 1);
+		IFC_SET(wq, wq, dbr_umem_id, number);
+		IFC_SET64(wq, wq, dbr_addr, umem_record(s->record));
+	}
 }
 
 static void fill_xrc_srq(struct guest *g, const struct srq_spec *s)
@@ -285,9 +295,14 @@ static void fill_xrc_srq(struct guest *g, const struct srq_spec *s)
 
 int guest_make_srq(struct guest *g, const struct srq_spec *s)
 {
+	uint64_t record = s->record, page = s->page;
 	struct guest_queue *q;
 	int place;
 
+	if (s->umem && !s->xrc) {
+		record = g->umem[s->umem - 1] + umem_record(s->record);
+		page = g->umem[s->umem - 1] + s->page % 0x2000;
+	}
 	if (s->xrc)
 		fill_xrc_srq(g, s);
 	else
@@ -299,7 +314,7 @@ int guest_make_srq(struct guest *g, const struct srq_spec *s)
 		return place;
 	q = s->xrc ? &g->xsrq[place] : &g->srq[place];
 	*q = (struct guest_queue){
-		.record = s->record, .recv = s->page, .recv_size = 1u << s->log_size,
+		.record = record, .recv = page, .recv_size = 1u << s->log_size,
 		.recv_stride = 1u << s->log_stride,
 	};
 	return place;

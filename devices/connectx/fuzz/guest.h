@@ -92,6 +92,7 @@ struct srq_spec {
 	uint32_t pd, xrcd, cq, user_index;
 	unsigned int log_size, log_stride, limit;
 	uint64_t record, page;
+	unsigned int umem;		/* as that of a CQ; an XRC SRQ has none */
 };
 int guest_make_srq(struct guest *g, const struct srq_spec *s);
 

@@ -107,7 +107,7 @@ static void make_something(struct guest *g, struct input *in)
 			.xrcd = guest_number(g, XRCD, in), .cq = guest_number(g, CQ, in),
 			.log_size = log_size % 6, .log_stride = 5 + log_size / 8 % 5,
 			.limit = in8(in), .user_index = in8(in), .record = guest_record(in8(in)),
-			.page = guest_page(in8(in)),
+			.page = guest_page(in8(in)), .umem = what & 32 ? some_umem(g, in) : 0,
 		};
 
 		guest_make_srq(g, &s);
