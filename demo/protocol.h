@@ -13,8 +13,8 @@
  * The camera and the renderer (vulkan/) write moving pictures.  The memory has room
  * for several, one after the other, and picture K goes to place K modulo their
  * number.  Its write carries K as immediate data, so a completion at the owner says
- * that the picture is whole.  The owner answers each with an empty message, whose immediate data is K
- * again, when its place may be written to anew.
+ * that the picture is whole.  The owner answers each with an empty message, whose
+ * immediate data is K again, when its place may be written to anew.
  *
  * A completion may overtake data that goes by Data Direct.  Then the offer says
  * "flush": the sender reads a byte of what it has written, which orders both, and
