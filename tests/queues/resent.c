@@ -39,6 +39,7 @@
 /* Opcodes of RC */
 #define READ_RESPONSE_ONLY 0x10
 #define ACK 0x11
+#define ATOMIC_ACK 0x12
 #define TIMEOUT 19		/* 2.1 s; the requester gives up after the seventh time */
 
 struct bth {
@@ -398,6 +399,19 @@ TEST_F(resent, read_does_not_complete_by_an_ack)
 	memset(data, 0x5a, sizeof(data));
 	fetch(self, IBV_WR_RDMA_READ, READ_RESPONSE_ONLY, data, sizeof(data));
 	ASSERT_EQ(0, memcmp(self->memory.cpu, data, sizeof(data)));
+}
+
+TEST_F(resent, atomic_does_not_complete_by_an_ack)
+{
+	const uint64_t was = 0x123456789abcdef0;
+	uint64_t got, compare;
+
+	fetch(self, IBV_WR_ATOMIC_FETCH_AND_ADD, ATOMIC_ACK, &(uint64_t){ htobe64(was) }, 8);
+	memcpy(&got, self->memory.cpu, sizeof(got));
+	ASSERT_EQ(was, got);
+	/* The last field of the AtomicETH has no use here, so it must have no content either. */
+	memcpy(&compare, self->seen[0].rest + 20, sizeof(compare));
+	ASSERT_EQ(0, compare);
 }
 
 TEST_HARNESS_MAIN
