@@ -399,6 +399,20 @@ static void *end_it(void *arg)
 }
 
 /*
+ * Wait for the completion of each of N receives: until then the device may still write into
+ * the buffers, also after the modify to ERR has returned.
+ */
+static void wait_for_receives(FIXTURE_DATA(error) *self, int n)
+{
+	struct ibv_wc wc;
+
+	while (n) {
+		wait_wc(&self->e.pair, &wc);
+		n -= wc.qp_num == self->e.pair.qp[1]->qp_num;
+	}
+}
+
+/*
  * Message I belongs into receive buffer I.  A packet that is executed twice fills the
  * buffer after its own, too.  The end of a round comes when a message in the middle has arrived;
  * no more than a window of them are under way, so that some are left to send.  The rounds go on
@@ -433,6 +447,7 @@ TEST_F_TIMEOUT(error, no_packet_is_executed_twice_when_qp_goes_to_err, 120)
 			     self->e.mr->lkey);
 		}
 		pthread_join(thread, NULL);
+		wait_for_receives(self, SIZE / MESSAGE);
 		for (int i = 0; i < SIZE / MESSAGE; i++) {
 			uint8_t *there = self->e.there.cpu + i * MESSAGE;
 
