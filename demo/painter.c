@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "film.h"
 #include "link.h"
 #include "picture.h"
 #include "protocol.h"
@@ -34,8 +35,6 @@
  */
 #define WRITE_BYTES (256 * 1024)
 #define QUEUE_DEPTH 16
-
-#define MAX_FRAMES 10000
 
 struct painter {
 	struct link link;
@@ -169,7 +168,7 @@ int main(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		if (option == 'f')
-			frames = atoi(optarg);
+			frames = film_frames(optarg);
 		else if (option == 'r')
 			out = optarg;
 		else
@@ -177,8 +176,6 @@ int main(int argc, char **argv)
 	}
 	if (argc - optind != (out ? 1 : 2))
 		usage(stderr);
-	if (frames < 1 || frames > MAX_FRAMES)
-		errx(2, "--frames takes 1 to %d", MAX_FRAMES);
 	/* Write each line at once: a program may wait for it. */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 

@@ -210,6 +210,12 @@ class Pictures(InDirectory):
         self.assertEqual(self.rendered(expected, *rest, **options),
                          f"(1280, 800) {list(expected.values())}")
 
+    def test_number_of_frames_is_a_number(self):
+        for word in "0", "2x", "", "10001":
+            done = enter(inside(os.path.join(OUT, "painter")), "--frames", word, "x.png", "host")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--frames takes 1 to 10000", done.stdout)
+
     def test_picture_of_screen_size_is_unchanged(self):
         data = os.urandom(1280 * 800 * 3)
         places = [(0, 0), (1279, 0), (0, 799), (1279, 799), (640, 400), (17, 313)]
