@@ -18,7 +18,9 @@ void setup_driver(struct guest *g)
 	guest_make_number(g, UAR);
 	guest_make_number(g, PD);
 	guest_make_number(g, XRCD);
+	g->uid = UID_SHARED;	/* as mlx5_core does for the EQs of completions */
 	guest_make_eq(g, 6, 1, ~0ull, guest_page(PAGES_EQ));
+	g->uid = 0;
 	cq.eq = guest_last(g, EQ);
 	guest_make_cq(g, &cq);
 }
