@@ -58,9 +58,7 @@ MAX_CPUS = 16     # CONFIG_NR_CPUS of the kit's kernels
 CPUS = int(os.environ.get("MRFD_CPUS", 2))  # of a guest, unless its options say otherwise
 
 # An oops causes a panic, and a panic a restart, which ends QEMU (-no-reboot): otherwise a
-# kernel that has oopsed may hang.  A stall, a lockup or a hung task is reported late, because an
-# emulated machine is slow; from the first moment on (watchdog_thresh=, not the sysctl), because
-# a busy host holds up a boot too.  printk.devkmsg=on: the kernel drops no messages of programs
+# kernel that has oopsed may hang.  printk.devkmsg=on: the kernel drops no messages of programs
 # because there are many.  tsc=reliable: a guest that the host stopped for a moment does not
 # change to the HPET, which takes QEMU's lock for each look at the time.  no_timer_check: if
 # the host stops the guest while it checks that its timer ticks, it takes the timer for broken
@@ -68,8 +66,7 @@ CPUS = int(os.environ.get("MRFD_CPUS", 2))  # of a guest, unless its options say
 # a ConnectX-4 only.
 KERNEL_LINE = ("console=ttyS0 loglevel=8 oops=panic panic=-1 printk.devkmsg=on "
                "random.trust_cpu=on tsc=reliable no_timer_check no5lvl "
-               "rcupdate.rcu_cpu_stall_timeout=60 watchdog_thresh=30 "
-               "sysctl.kernel.hung_task_timeout_secs=60 kmemleak.verbose=1 kasan_multi_shot")
+               "kmemleak.verbose=1 kasan_multi_shot")
 
 
 # What a guest that does not end is asked, and how its answer begins: which tasks block, and
@@ -85,6 +82,15 @@ def patience(seconds):
     """A bound of so many seconds, and of more on a busy host: it ends what hangs, and must not
     judge the speed of a machine."""
     return seconds * max(1, os.getloadavg()[0] / os.cpu_count())
+
+
+def late_reports():
+    """A stall, a lockup or a hung task is reported late, because an emulated machine is slow, and
+    later on a busy host, up to what the kernel takes; from the first moment on
+    (watchdog_thresh=, not the sysctl), because a busy host holds up a boot too."""
+    return (f"rcupdate.rcu_cpu_stall_timeout={min(300, int(patience(60)))} "
+            f"watchdog_thresh={min(60, int(patience(30)))} "
+            f"sysctl.kernel.hung_task_timeout_secs={int(patience(60))}")
 
 
 def network_setup(number, count, device=None):
@@ -407,7 +413,7 @@ class Guest:
                  "-object", f"memory-backend-memfd,id=ram,size={self.memory},share=on",
                  "-machine", "q35,memory-backend=ram", "-m", self.memory,
                  "-kernel", f"/proc/self/fd/{image}", "-initrd", f"/proc/self/fd/{initrd}",
-                 "-append", f"{KERNEL_LINE} {self.append}"]
+                 "-append", f"{KERNEL_LINE} {late_reports()} {self.append}"]
         for channel, number in fd.items():
             words += ["-chardev", f"socket,id={channel},fd={number}"]
         if self.gdb:
