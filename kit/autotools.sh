@@ -64,18 +64,19 @@ compile_perftest() {
 
 # compile_libfabric SOURCE DIR RDMA_CORE: it and its tests, fabtests; what is installed is in
 # DIR/bin and DIR/lib, and is used there.  It has the providers that send by verbs and no others,
-# and checks its assertions, because NDEBUG is not defined.
+# knows memory of AMD's GPUs, whose runtime tests/hsa stands in for, and checks its assertions,
+# because NDEBUG is not defined.
 compile_libfabric() {
 	local obj=$2 rdma=$3
 	local options=(CC='ccache gcc' CFLAGS='-O2 -g -Wall' --prefix="$obj")
 	rm -rf "$obj"
 	copied "$1" "$obj/source"
 	./configure "${options[@]}" --enable-only --enable-verbs="$rdma" --enable-rxm --enable-rxd \
-		LDFLAGS="-Wl,-rpath,$rdma/lib"
+		--with-rocr=/usr --enable-rocr-dlopen LDFLAGS="-Wl,-rpath,$rdma/lib"
 	make -j"$(nproc)" install
 	cd fabtests || exit
 	autoreconf -fi
-	./configure "${options[@]}" --with-libfabric="$obj" --disable-efa --disable-lpp \
+	./configure "${options[@]}" --with-libfabric="$obj" --with-rocr=/usr --disable-efa --disable-lpp \
 		LDFLAGS="-Wl,-rpath,$obj/lib"
 	make -j"$(nproc)" install
 }

@@ -245,7 +245,7 @@ RULES = (  # the first that matches; a group is what the function gets
     (r"tests/(gpu|steps|kernel_dm|importer)/.*", lambda name: with_guest(GUEST_FOLDERS[name])),
     (r"tests/(?:host|guests|dmabuf_test)/.*", lambda: kit),
     (r"tests/bench/.*", lambda: nothing),
-    (r"tests/hsa/.*", lambda: named("host/hsa")),
+    (r"tests/hsa/.*", lambda: named("host/(hsa|libfabric)")),
     (r"tests/(?:expected-.*|rdma-core\.runs)", lambda: named("rdma-core/.*")),
     (r"(tests/.*\.[ch])", compiled_from),
     (r"demo/.*", lambda: named(r"demo|host/(demo|painter)|programs/dm_examples")),

@@ -107,8 +107,9 @@ class Affected(unittest.TestCase):
         self.assertEqual(affected("tests/mpi/fd.c"), {"host/ucx"})
         self.assertEqual(affected("ucx/src/uct/dmabuf/dmabuf_md.c"), of("host/(hsa|ucx)"))
         self.assertEqual(affected("tests/lib/mpi_job.py"), {"host/cluster"})
-        for path in ("tests/mpi/vram.c", "tests/hsa/memory.c", "tests/hsa/move-notify"):
-            self.assertEqual(affected(path), {"host/hsa"})
+        self.assertEqual(affected("tests/mpi/vram.c"), {"host/hsa"})
+        for path in ("tests/hsa/memory.c", "tests/hsa/move-notify"):
+            self.assertEqual(affected(path), {"host/hsa", "host/libfabric"})
         self.assertIn("host/hsa", affected("tests/lib/mover.c"))
         self.assertIn("rxe/programs/perftest", affected("tests/lib/perftest.py"))
 

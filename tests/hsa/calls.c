@@ -203,6 +203,75 @@ static void copies(uint8_t *p, uint8_t *host)
 	gives(ERROR_INVALID_ARGUMENT, hsa_signal_destroy((hsa_signal_t){ 0 }));
 }
 
+/* What libfabric and fabtests call. */
+static hsa_status_t take_region(hsa_region_t region, void *to)
+{
+	*(hsa_region_t *)to = region;
+	return HSA_STATUS_INFO_BREAK;
+}
+
+static void told(void *p, void *times)
+{
+	++*(int *)times;
+}
+
+static void told_too(void *p, void *times)
+{
+	*(int *)times += 10;
+}
+
+static void by_region(uint8_t *host)
+{
+	long copies = mrfd_hsa_counts().copies;
+	hsa_region_t region = { BAD };
+	hsa_region_segment_t segment;
+	const char *text = NULL;
+	uint8_t *p = NULL;
+	bool dmabufs = false;
+	uint64_t offset;
+	int fd = -1, times = 0;
+
+	gives(SUCCESS, hsa_system_get_info(HSA_AMD_SYSTEM_INFO_DMABUF_SUPPORTED, &dmabufs));
+	is(true, dmabufs);
+	gives(ERROR_INVALID_ARGUMENT, hsa_system_get_info(HSA_SYSTEM_INFO_TIMESTAMP, &offset));
+	gives(SUCCESS, hsa_status_string(HSA_STATUS_ERROR_INVALID_AGENT, &text));
+	is(0, strcmp(text, "invalid agent"));
+	gives(ERROR_INVALID_ARGUMENT, hsa_status_string(BAD, &text));
+	gives(ERROR_INVALID_REGION, hsa_region_get_info(region, HSA_REGION_INFO_SEGMENT, &segment));
+	gives(SUCCESS, hsa_agent_iterate_regions(cpu, take_region, &region));
+	gives(INFO_BREAK, hsa_agent_iterate_regions(gpu, take_region, &region));
+	gives(SUCCESS, hsa_region_get_info(region, HSA_REGION_INFO_SEGMENT, &segment));
+	is(HSA_REGION_SEGMENT_GLOBAL, segment);
+	gives(ERROR_INVALID_ARGUMENT, hsa_region_get_info(region, HSA_REGION_INFO_SIZE, &offset));
+
+	gives(SUCCESS, hsa_memory_allocate(region, SIZE, (void **)&p));
+	gives(ERROR_INVALID_ARGUMENT, hsa_amd_memory_fill(p + 1, 0, 1));
+	gives(ERROR_INVALID_ALLOCATION, hsa_amd_memory_fill(p, 0, SIZE / 4 + 1));
+	gives(ERROR_INVALID_ALLOCATION, hsa_amd_memory_fill(p, 0, SIZE_MAX));
+	gives(ERROR_INVALID_ALLOCATION, hsa_amd_memory_fill(host, 0, 1));
+	gives(SUCCESS, hsa_amd_memory_fill(p, 0x04030201, SIZE / 4));
+	gives(SUCCESS, hsa_memory_copy(host, p + 2, 4));
+	is(0, memcmp(host, "\3\4\1\2", 4));
+	gives(SUCCESS, hsa_memory_copy(p + SIZE - 1, host, 1));
+	is(3, p[SIZE - 1]);
+	gives(ERROR_INVALID_ARGUMENT, hsa_memory_copy(p + SIZE - 1, host, 2));
+	gives(ERROR_INVALID_ARGUMENT, hsa_memory_copy(NULL, host, 1));
+	is(copies + 2, mrfd_hsa_counts().copies);
+
+	gives(SUCCESS, hsa_amd_portable_export_dmabuf(p, SIZE, &fd, &offset));
+	gives(SUCCESS, hsa_amd_portable_close_dmabuf(fd));
+	gives(ERROR_RESOURCE_FREE, hsa_amd_portable_close_dmabuf(fd));
+	gives(ERROR_INVALID_ARGUMENT, hsa_amd_register_deallocation_callback(p, NULL, NULL));
+	gives(ERROR_INVALID_ALLOCATION, hsa_amd_register_deallocation_callback(host, told, NULL));
+	gives(SUCCESS, hsa_amd_register_deallocation_callback(p, told, &times));
+	gives(SUCCESS, hsa_amd_register_deallocation_callback(p + PAGE, told, &times));
+	gives(SUCCESS, hsa_amd_register_deallocation_callback(p, told_too, &times));
+	gives(SUCCESS, hsa_amd_deregister_deallocation_callback(p, told_too));
+	gives(ERROR_INVALID_ARGUMENT, hsa_amd_deregister_deallocation_callback(p, told_too));
+	gives(SUCCESS, hsa_memory_free(p));
+	is(2, times);
+}
+
 int main(void)
 {
 	uint8_t *host = aligned_alloc(PAGE, SIZE), *p;
@@ -217,6 +286,7 @@ int main(void)
 		exports(p);
 		hidden();
 		copies(p, host);
+		by_region(host);
 	}
 	gives(ERROR_INVALID_ALLOCATION, hsa_amd_memory_pool_free(p + PAGE));
 	gives(SUCCESS, hsa_amd_memory_pool_free(p));

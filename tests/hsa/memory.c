@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <xf86drm.h>
 
 #define PAGE 4096ul
@@ -40,10 +41,19 @@ struct locked {
 	int times;
 };
 
+/* Who is told when an address is freed. */
+struct listener {
+	struct listener *next;
+	void *address;
+	hsa_amd_deallocation_callback_t callback;
+	void *data;
+};
+
 /* It protects all that follows. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct buffer *buffers;
 static struct locked *all_locked;
+static struct listener *listeners;
 static struct mrfd_hsa_counts counts;
 static bool hide;
 
@@ -136,6 +146,70 @@ hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t pool, size_t siz
 	return HSA_STATUS_SUCCESS;
 }
 
+/* Take a listener out of the list: that of an address in B, or with this callback at ADDRESS. */
+static struct listener *take_listener(const struct buffer *b, const void *address,
+				      hsa_amd_deallocation_callback_t callback)
+{
+	struct listener **at = &listeners, *l;
+
+	pthread_mutex_lock(&lock);
+	for (; *at; at = &(*at)->next)
+		if (b ? inside((*at)->address, 1, b->base, b->size) :
+			(*at)->address == address && (*at)->callback == callback)
+			break;
+	l = *at;
+	if (l)
+		*at = l->next;
+	pthread_mutex_unlock(&lock);
+	return l;
+}
+
+/* The buffer is in no list any more.  A callback may call functions of HSA. */
+static void tell_listeners(const struct buffer *b)
+{
+	struct listener *l;
+
+	while ((l = take_listener(b, NULL, NULL))) {
+		l->callback(l->address, l->data);
+		free(l);
+	}
+}
+
+hsa_status_t hsa_amd_register_deallocation_callback(void *ptr,
+		hsa_amd_deallocation_callback_t callback, void *data)
+{
+	struct listener *l;
+	bool found;
+
+	demand_init();
+	demand(ptr && callback, INVALID_ARGUMENT, "%p", ptr);
+	l = malloc(sizeof(*l));
+	demand(l, OUT_OF_RESOURCES, "no memory");
+	pthread_mutex_lock(&lock);
+	found = find_buffer(ptr, 1);
+	if (found) {
+		*l = (struct listener){ listeners, ptr, callback, data };
+		listeners = l;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!found)
+		free(l);
+	demand(found, INVALID_ALLOCATION, "%p is in no allocation", ptr);
+	return HSA_STATUS_SUCCESS;
+}
+
+hsa_status_t hsa_amd_deregister_deallocation_callback(void *ptr,
+		hsa_amd_deallocation_callback_t callback)
+{
+	struct listener *l;
+
+	demand_init();
+	l = take_listener(NULL, ptr, callback);
+	demand(l, INVALID_ARGUMENT, "nobody asked about %p", ptr);
+	free(l);
+	return HSA_STATUS_SUCCESS;
+}
+
 hsa_status_t hsa_amd_memory_pool_free(void *ptr)
 {
 	struct buffer **at = &buffers, *b;
@@ -151,8 +225,20 @@ hsa_status_t hsa_amd_memory_pool_free(void *ptr)
 	}
 	pthread_mutex_unlock(&lock);
 	demand(b, INVALID_ALLOCATION, "%p is no allocation", ptr);
+	tell_listeners(b);
 	destroy_buffer(b);
 	return HSA_STATUS_SUCCESS;
+}
+
+/* A region is an older name of a pool. */
+hsa_status_t hsa_memory_allocate(hsa_region_t region, size_t size, void **ptr)
+{
+	return hsa_amd_memory_pool_allocate((hsa_amd_memory_pool_t){ region.handle }, size, 0, ptr);
+}
+
+hsa_status_t hsa_memory_free(void *ptr)
+{
+	return hsa_amd_memory_pool_free(ptr);
 }
 
 /* Each agent has access already, or never gets it. */
@@ -196,6 +282,14 @@ hsa_status_t hsa_amd_portable_export_dmabuf(const void *ptr, size_t size, int *d
 	pthread_mutex_unlock(&lock);
 	demand(b, INVALID_ALLOCATION, "%zu bytes at %p are in no allocation", size, ptr);
 	demand(fd >= 0, OUT_OF_RESOURCES, "PRIME: %m");
+	return HSA_STATUS_SUCCESS;
+}
+
+hsa_status_t hsa_amd_portable_close_dmabuf(int dmabuf)
+{
+	demand_init();
+	if (close(dmabuf))
+		return refuse(ERROR_RESOURCE_FREE, "descriptor %d: %m", dmabuf);
 	return HSA_STATUS_SUCCESS;
 }
 
@@ -362,6 +456,61 @@ hsa_status_t hsa_amd_memory_async_copy(void *dst, hsa_agent_t dst_agent, const v
 	demand(to && from, INVALID_ARGUMENT, "no agent reaches %zu bytes at %p", size,
 	       to ? src : dst);
 	hsa_signal_store_screlease(done, hsa_signal_load_scacquire(done) - 1);
+	return HSA_STATUS_SUCCESS;
+}
+
+/*
+ * Where the CPU finds the N bytes at P for a copy that it makes by itself, to which host memory
+ * need not be locked.  NULL: an allocation has some of them and not all.
+ */
+static uint8_t *bytes_of_cpu(const void *p, size_t n)
+{
+	uint8_t *bytes = bytes_at(p, n);
+
+	for (struct buffer *b = buffers; b && !bytes; b = b->next)
+		if (touches(p, n, b->base, b->size))
+			return NULL;
+	return bytes ? bytes : (uint8_t *)p;
+}
+
+hsa_status_t hsa_memory_copy(void *dst, const void *src, size_t size)
+{
+	uint8_t *to, *from;
+
+	demand_init();
+	demand(dst && src, INVALID_ARGUMENT, "from %p to %p", src, dst);
+	if (!size)
+		return HSA_STATUS_SUCCESS;
+	pthread_mutex_lock(&lock);
+	to = bytes_of_cpu(dst, size);
+	from = bytes_of_cpu(src, size);
+	if (to && from) {
+		memcpy(to, from, size);
+		counts.copies++;
+		counts.copied += size;
+	}
+	pthread_mutex_unlock(&lock);
+	demand(to && from, INVALID_ARGUMENT, "%zu bytes at %p are more than there are", size,
+	       to ? src : dst);
+	return HSA_STATUS_SUCCESS;
+}
+
+hsa_status_t hsa_amd_memory_fill(void *ptr, uint32_t value, size_t count)
+{
+	struct buffer *b = NULL;
+
+	demand_init();
+	demand(ptr && (uintptr_t)ptr % sizeof(value) == 0, INVALID_ARGUMENT, "%p", ptr);
+	if (!count)
+		return HSA_STATUS_SUCCESS;
+	pthread_mutex_lock(&lock);
+	if (count <= runtime_vram_size / sizeof(value))
+		b = find_buffer(ptr, count * sizeof(value));
+	for (size_t i = 0; b && i < count; i++)
+		memcpy(b->bytes + ((uint8_t *)ptr - b->base) + i * sizeof(value), &value,
+		       sizeof(value));
+	pthread_mutex_unlock(&lock);
+	demand(b, INVALID_ALLOCATION, "%zu words at %p are in no allocation", count, ptr);
 	return HSA_STATUS_SUCCESS;
 }
 

@@ -4,13 +4,14 @@
  * the GPU of the tests (gpu/), which draws and computes nothing: so code for AMD's GPUs in other
  * people's programs runs where no such GPU is.
  *
- * The functions are those that UCX of Debian 13 calls (libuct_rocm, libucm_rocm).  Arguments are
- * checked as the comments of <hsa/hsa.h> and <hsa/hsa_ext_amd.h> say.  What is wrong, or not done
- * here, is refused by the status that is named there, and a line on stderr says so.  A signal
- * that does not exist ends the process, since those functions return no status.
+ * The functions are those that UCX of Debian 13 calls (libuct_rocm, libucm_rocm), libfabric and
+ * fabtests.  Arguments are checked as the comments of <hsa/hsa.h> and <hsa/hsa_ext_amd.h> say.
+ * What is wrong, or not done here, is refused by the status that is named there, and a line on
+ * stderr says so.  A signal that does not exist ends the process, since those functions return no
+ * status.
  *
- * There are two agents, the CPU and the GPU, and one pool of memory, the VRAM (memory.c).  This
- * file has the agents, the pool and the signals.
+ * There are two agents, the CPU and the GPU, and one pool of memory, the VRAM (memory.c), which is
+ * a region, too.  This file has the agents, the pool and the signals.
  */
 #include "hsa/runtime.h"
 #include "gpu/mrfd_gpu.h"
@@ -142,6 +143,48 @@ hsa_status_t hsa_shut_down(void)
 	return HSA_STATUS_SUCCESS;
 }
 
+hsa_status_t hsa_status_string(hsa_status_t status, const char **string)
+{
+	static const struct {
+		unsigned int status;
+		const char *string;
+	} strings[] = {
+		{ HSA_STATUS_SUCCESS, "success" },
+		{ HSA_STATUS_INFO_BREAK, "the traversal was ended by the callback" },
+		{ HSA_STATUS_ERROR, "generic error" },
+		{ HSA_STATUS_ERROR_INVALID_ARGUMENT, "invalid argument" },
+		{ HSA_STATUS_ERROR_INVALID_ALLOCATION, "invalid allocation" },
+		{ HSA_STATUS_ERROR_INVALID_AGENT, "invalid agent" },
+		{ HSA_STATUS_ERROR_INVALID_REGION, "invalid region" },
+		{ HSA_STATUS_ERROR_INVALID_SIGNAL, "invalid signal" },
+		{ HSA_STATUS_ERROR_INVALID_MEMORY_POOL, "invalid memory pool" },
+		{ HSA_STATUS_ERROR_OUT_OF_RESOURCES, "out of resources" },
+		{ HSA_STATUS_ERROR_RESOURCE_FREE, "resource cannot be freed" },
+		{ HSA_STATUS_ERROR_NOT_INITIALIZED, "not initialized" },
+		{ HSA_STATUS_ERROR_REFCOUNT_OVERFLOW, "initialized too often" },
+	};
+
+	demand_init();
+	demand(string, INVALID_ARGUMENT, "nowhere to write to");
+	for (size_t i = 0; i < sizeof(strings) / sizeof(*strings); i++) {
+		if (strings[i].status == (unsigned int)status) {
+			*string = strings[i].string;
+			return HSA_STATUS_SUCCESS;
+		}
+	}
+	return refuse(ERROR_INVALID_ARGUMENT, "status %#x is not known", status);
+}
+
+hsa_status_t hsa_system_get_info(hsa_system_info_t attribute, void *value)
+{
+	demand_init();
+	demand(value, INVALID_ARGUMENT, "nowhere to write to");
+	demand(attribute == HSA_AMD_SYSTEM_INFO_DMABUF_SUPPORTED, INVALID_ARGUMENT,
+	       "attribute %#x is not known", attribute);
+	*(bool *)value = true;
+	return HSA_STATUS_SUCCESS;
+}
+
 /* --- Agents and the pool --- */
 
 hsa_status_t hsa_iterate_agents(hsa_status_t (*callback)(hsa_agent_t, void *), void *data)
@@ -216,6 +259,28 @@ hsa_status_t hsa_amd_memory_pool_get_info(hsa_amd_memory_pool_t pool,
 	default:
 		return refuse(ERROR_INVALID_ARGUMENT, "attribute %#x is not known", attribute);
 	}
+}
+
+hsa_status_t hsa_agent_iterate_regions(hsa_agent_t agent,
+		hsa_status_t (*callback)(hsa_region_t, void *), void *data)
+{
+	demand_init();
+	demand(is_agent(agent), INVALID_AGENT, "agent %#lx", agent.handle);
+	demand(callback, INVALID_ARGUMENT, "no callback");
+	if (agent.handle == CPU_AGENT)
+		return HSA_STATUS_SUCCESS;
+	return callback((hsa_region_t){ VRAM_POOL }, data);
+}
+
+hsa_status_t hsa_region_get_info(hsa_region_t region, hsa_region_info_t attribute, void *value)
+{
+	demand_init();
+	demand(region.handle == VRAM_POOL, INVALID_REGION, "region %#lx", region.handle);
+	demand(value, INVALID_ARGUMENT, "nowhere to write to");
+	demand(attribute == HSA_REGION_INFO_SEGMENT, INVALID_ARGUMENT,
+	       "attribute %#x is not known", attribute);
+	*(hsa_region_segment_t *)value = HSA_REGION_SEGMENT_GLOBAL;
+	return HSA_STATUS_SUCCESS;
 }
 
 /* UCX asks how two GPUs are linked, and there is one. */
