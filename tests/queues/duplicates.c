@@ -137,6 +137,25 @@ TEST_F(duplicate, duplicate_read_is_answered_after_zero_length_read)
 }
 
 /*
+ * The requester may have the answer by now, and the peer may know it.  So the duplicate breaks
+ * no connection: the next request is answered.
+ */
+TEST_F(duplicate, duplicate_read_of_deregistered_memory_breaks_no_connection)
+{
+	uint32_t rkey = self->e.peer->rkey;
+
+	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, PAGE, rkey));
+	mr_close(self->e.peer);
+	self->e.peer = NULL;
+	go_back_to(self, 0);
+	ASSERT_NE(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, PAGE, rkey));
+	self->e.peer = memory_reg(&self->e.there, self->e.pd, ALL_ACCESS);
+	go_back_to(self, PAGE / 1024);
+	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, PAGE, self->e.peer->rkey));
+	ASSERT_TRUE(got(self, 0, PAGE));
+}
+
+/*
  * The peer answers a duplicate that begins in the middle of a read with packets of the
  * middle.  They are no answer to the read that was posted.
  */

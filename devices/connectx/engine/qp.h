@@ -91,6 +91,7 @@ struct resp_resource {
 	uint32_t pd, msn;
 	bool pending;			/* to be answered, from packet START; NEXT is the next */
 	uint32_t start, next;
+	uint32_t sent;			/* packets of the answer, at least once */
 };
 
 struct responder {

@@ -7,6 +7,10 @@
  *
  * An atomic is executed once, when it arrives; its entry keeps the result.  A read is
  * checked as a whole when it arrives, and each of its packets again when it is sent.
+ *
+ * If a duplicate finds that its memory is gone, this end does not know whether the requester
+ * still waits: it may have asked again only because the first answer was late.  So that is no
+ * error of the QP, but a NAK; a requester that does not wait takes it for an old one.
  */
 #include "dma.h"
 #include "hca.h"
@@ -235,13 +239,18 @@ static void answered(struct responder *r, struct resp_resource *e)
 }
 
 /* The read cannot go on: a NAK at the PSN of the response that is missing. */
-static void fail_read(struct qp *qp, struct packet *p, uint32_t psn)
+static void fail_read(struct qp *qp, struct resp_resource *e, struct packet *p)
 {
-	transport_reply(qp, p, IB_ACK, psn);
+	transport_reply(qp, p, IB_ACK, e->psn + e->next);
 	p->syndrome = AETH_NAK | NAK_REMOTE_ACCESS;
 	p->msn = qp->resp.msn;
 	link_send(qp->hca->link, p);
-	qp_error(qp, EVENT_ACCESS);
+	if (e->next >= e->sent) {
+		qp_error(qp, EVENT_ACCESS);
+		return;
+	}
+	answered(&qp->resp, e);
+	loop_work(qp->hca->loop, &qp->resp.work);
 }
 
 /* Fill the next response of a read.  false: P was taken, and the read does not go on. */
@@ -269,7 +278,7 @@ static bool load(struct qp *qp, struct resp_resource *e, struct packet *p)
 		link_packet_free(qp->hca->link, p);
 		return false;
 	}
-	fail_read(qp, p, e->psn + e->next);
+	fail_read(qp, e, p);
 	return false;
 }
 
@@ -290,6 +299,8 @@ static bool answer_one(struct qp *qp, struct resp_resource *e, struct packet *p)
 	if (last)
 		answered(&qp->resp, e);
 	e->next++;
+	if (e->sent < e->next)
+		e->sent = e->next;
 	return true;
 }
 

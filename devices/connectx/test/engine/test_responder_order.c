@@ -237,6 +237,40 @@ static void repeated_read_goes_on_where_it_is_asked(void **state)
 	world_end();
 }
 
+/* The requester may have what it asks for again, so it may be gone; what it misses may not. */
+static void duplicate_read_of_memory_that_is_gone_is_no_error(void **state)
+{
+	const struct step read = { IB_READ_REQUEST, 10, 0, 2 * 256, V(0) };
+	char said[1024];
+	u8 rights;
+
+	world_new(QP_RC, QP_RC, 10);
+	rights = fake_mkeys[1].rights;
+	give_rc(read);
+	expect("FIRST 10:256, LAST 11:256");
+	fake_mkeys[1].rights = 0;
+	give_rc(read);
+	expect("NAK2 10");
+	fake_mkeys[1].rights = rights;
+	give_rc((struct step) { IB_WRITE_ONLY, 12, 1, 1, V(0) });
+	work_only();
+	expect("ACK 12");
+	give_rc(read);
+	expect("FIRST 10:256, LAST 11:256");
+	world_end();
+
+	world_new(QP_RC, QP_RC, 10);
+	fake_mkeys[1].absent[8] = true;
+	give_rc((struct step) { IB_READ_REQUEST, 10, 0, 64 * 256, V(0) });	/* 32 are sent */
+	say_all(said);
+	fake_mkeys[1].rights = 0;
+	give_rc((struct step) { IB_READ_REQUEST, 12, 0, 62 * 256, V(512) });
+	expect("NAK2 12");
+	give_rc((struct step) { IB_READ_REQUEST, 42, 0, 32 * 256, V(32 * 256) });
+	expect("NAK2 42, ERR");
+	world_end();
+}
+
 /* Responses wait for packets; the request itself becomes an ACK. */
 static void empty_pool_delays_read_responses(void **state)
 {
@@ -281,6 +315,7 @@ int main(void)
 		cmocka_unit_test(naks_wait_for_earlier_reads),
 		cmocka_unit_test(send_repeated_before_the_owed_nak_is_acked),
 		cmocka_unit_test(repeated_read_goes_on_where_it_is_asked),
+		cmocka_unit_test(duplicate_read_of_memory_that_is_gone_is_no_error),
 		cmocka_unit_test(empty_pool_delays_read_responses),
 		cmocka_unit_test(long_turn_ends_after_one_response),
 	};
