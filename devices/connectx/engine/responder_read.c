@@ -249,6 +249,7 @@ static void fail_read(struct qp *qp, struct resp_resource *e, struct packet *p)
 		qp_error(qp, EVENT_ACCESS);
 		return;
 	}
+	qp->resp.fault_failed = false;	/* that was of this read */
 	answered(&qp->resp, e);
 	loop_work(qp->hca->loop, &qp->resp.work);
 }

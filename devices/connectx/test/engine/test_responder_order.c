@@ -257,6 +257,16 @@ static void duplicate_read_of_memory_that_is_gone_is_no_error(void **state)
 	expect("ACK 12");
 	give_rc(read);
 	expect("FIRST 10:256, LAST 11:256");
+	fake_mkeys[1].absent[0] = faults_fail = true;
+	give_rc(read);
+	work_only();
+	expect("NAK2 10");
+	faults_fail = false;		/* the next fault is another one */
+	give_rc((struct step) { IB_WRITE_ONLY, 13, 1, 1, V(0) });
+	expect("");
+	resolve(FAULT_RESPONDER, false);
+	work_only();
+	expect("ACK 13");
 	world_end();
 
 	world_new(QP_RC, QP_RC, 10);
