@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import unittest
+from unittest import mock
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "kit"))
@@ -92,6 +93,7 @@ class Guests(unittest.TestCase):
                              ("program", "not ok", "exit status 139 without a failed case")])
         self.assertEqual([r[:2] for r in c], [("one", "ok"), ("kernel log", "not ok")])
         self.assertEqual(rest, [])
+
     # runs: full
     def test_oops_ends_program_at_once_and_next_runs(self):
         began = time.monotonic()
@@ -115,6 +117,18 @@ class Guests(unittest.TestCase):
         self.assertEqual([(r[1], r[2]) for r in a], [
             ("ok", ""), ("not ok", "guest-run: cannot go on, rxe0 is gone")])
         self.assertEqual((b[0][1], rest), ("ok", []))
+
+    # runs: full
+    def test_busy_host_makes_stalls_be_reported_late(self):
+        """A guest that gets a third of its CPUs must not report a stall after the time of a
+        quiet one; the kernel takes at most 300 s and 60 s for the first two."""
+        show = ("echo 1..1; echo ok 1 $(cat /sys/module/rcupdate/parameters/rcu_cpu_stall_timeout"
+                " /proc/sys/kernel/watchdog_thresh /proc/sys/kernel/hung_task_timeout_secs)")
+        for share, limits in (3, "180 60 180"), (9, "300 60 540"):
+            load = os.cpu_count() * share
+            with mock.patch("os.getloadavg", return_value=(load, load, load)):
+                a, rest = run(show)
+            self.assertEqual((a, rest), ([(limits, "ok", a[0][2])], []), share)
 
     # runs: full
     def test_late_kernel_report_is_told(self):
