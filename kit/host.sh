@@ -6,7 +6,7 @@
 # so that the user learns in the first second what is missing and what to do.
 #
 # Products are named as in build/ (linux, kernel-debug, rdma-core-obj); those in the cache
-# are rootfs and source-PROJECT.
+# are rootfs, programs-rootfs (the userland of other people's programs) and source-PROJECT.
 
 # ready PRODUCT...: die unless the host has all that is needed to make these products and
 # the products that they are made from.
@@ -16,7 +16,7 @@ ready() {
 	for product; do need "$product"; done
 	check_places
 	check_tools
-	[ -z "${room[rootfs:cache]-}" ] || [ "$(id -u)" = 0 ] || check_ids
+	[ -z "${room[rootfs:tmp]-}" ] || [ "$(id -u)" = 0 ] || check_ids
 	check_room
 }
 
@@ -56,7 +56,7 @@ no_place() {
 
 check_tools() {
 	local missing=() pair pairs=(bwrap:bubblewrap python3:python3 git:git flock:util-linux)
-	if [ -n "${room[rootfs:cache]-}" ]; then
+	if [ -n "${room[rootfs:tmp]-}" ]; then
 		pairs+=(mmdebstrap:mmdebstrap)
 		[ "$(id -u)" = 0 ] || pairs+=(newuidmap:uidmap)
 	fi
@@ -101,16 +101,23 @@ build_takes='2.6 GB' cache_takes='1.9 GB'
 # takes PRODUCT PLACE MB: to make PRODUCT needs MB in PLACE (cache, build or tmp).
 takes() { room[$1:$2]=$3; }
 
+# need_userland PRODUCT LIST MB: the same for a userland.  mmdebstrap works in the temporary
+# directory; two userlands are made one after the other.
+need_userland() {
+	# shellcheck disable=SC2034 # kit/userland.sh uses it
+	local userland_list=$2
+	[ ! -e "$(rootfs_dir).stamp" ] || return 0
+	takes "$1" cache "$3"
+	takes rootfs tmp 1750
+}
+
 # need PRODUCT: count the room for PRODUCT and for what it is made from, unless it exists.
 # The numbers were measured with du during the build.
 need() {
 	local tree
 	case $1 in
-	rootfs)
-		[ ! -e "$(rootfs_dir).stamp" ] || return 0
-		takes rootfs cache 1450
-		takes rootfs tmp 1750
-		;;
+	rootfs) need_userland "$1" userland.packages 1450 ;;
+	programs-rootfs) need_userland "$1" programs.packages 1650 ;;
 	source-*)
 		[ -z "$(own_source "${1#source-}")" ] || return 0
 		! any "$cache/$1"-*.git.stamp || return 0
@@ -152,6 +159,7 @@ need() {
 		need rootfs
 		[ ! -e "$build/$1" ] || return 0
 		need "${1%-obj}"
+		case $1 in libfabric-obj | ucx-obj) need programs-rootfs ;; esac
 		case $1 in perftest-obj | libfabric-obj) need rdma-core-obj ;; esac
 		case $1 in ucx-obj) takes "$1" build 250 ;; *) takes "$1" build 200 ;; esac
 		;;

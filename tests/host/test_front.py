@@ -76,6 +76,15 @@ class FrontTest(ProjectTest):
 
     # Room on the disk
 
+    def needed(self, done):
+        self.refused(done, 'are needed on it')
+        return int(done.stderr.split(' MB are needed')[0].split()[-1])
+
+    def needed_in_cache(self, product):
+        return self.needed(self.mounted(
+            f'mkdir -p "{self.cache}"; mount -t tmpfs -o size=1m tmpfs "{self.cache}"',
+            self.project / 'kit/ready', product))
+
     @needs_mounts
     def test_too_small_cache_disk_is_named(self):
         self.cache.mkdir(parents=True)
@@ -99,11 +108,6 @@ class FrontTest(ProjectTest):
 
     @needs_mounts
     def test_shared_disk_needs_room_for_cache_and_build(self):
-        def needed(mount):
-            done = self.mounted(f'mkdir -p "{mount}"; mount -t tmpfs -o size=1m tmpfs "{mount}"',
-                                self.project / 'kit/ready', 'linux')
-            self.refused(done, 'are needed on it')
-            return int(done.stderr.split(' MB are needed')[0].split()[-1])
         shutil.move(self.project, self.dir / 'disk-project')  # the mount hides it
         both = self.dir / 'disk'
         setup = (f'mkdir "{both}"; mount -t tmpfs -o size=9m tmpfs "{both}"; '
@@ -111,9 +115,14 @@ class FrontTest(ProjectTest):
         done = self.run_in(self.dir, 'unshare', '-m', 'bash', '-ec', setup + '\nexec "$@"', 'bash',
                            both / 'project/kit/ready', 'linux')
         self.refused(done, f'for {both}/c/mrfd, {both}/project/build')
-        both_mb = int(done.stderr.split(' MB are needed')[0].split()[-1])
+        both_mb = self.needed(done)
         shutil.move(self.dir / 'disk-project', self.project)
-        self.assertGreater(both_mb, needed(self.cache))
+        self.assertGreater(both_mb, self.needed_in_cache('linux'))
+
+    @needs_mounts
+    def test_each_userland_needs_room(self):
+        mb = self.needed_in_cache
+        self.assertGreater(mb('libfabric-obj'), mb('rdma-core-obj') + mb('source-libfabric') + 1000)
 
     @needs_mounts
     def test_full_disk_with_all_products_is_enough(self):
