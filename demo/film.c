@@ -196,15 +196,22 @@ static int give_back(struct link *l, uint32_t number)
 	return 0;
 }
 
-/* Show each frame that comes, up to the last one. */
+/*
+ * Show each frame that comes, up to the last one.  The peer leaves when it has the last answer,
+ * and may be gone before the completion of that answer is here.
+ */
 int film_receive(struct link *l, film_show *show, void *of)
 {
 	uint32_t shown = 0, answered = 0, number;
 	bool last = false;
 	struct ibv_wc wc;
+	int ret;
 
 	while (!last || answered < shown) {
-		if (link_next(l, &wc))
+		ret = last ? link_next_or_end(l, &wc) : link_next(l, &wc);
+		if (ret == 1)
+			break;
+		if (ret)
 			return -1;
 		if (!(wc.opcode & IBV_WC_RECV)) {
 			answered++;

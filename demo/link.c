@@ -83,17 +83,15 @@ static int sleep_until_news(struct link *l)
 	return fds[1].revents ? 1 : 0;
 }
 
-/* Take the next completion, which must be a success. */
-int link_next(struct link *l, struct ibv_wc *wc)
+/* Take the next completion, which must be a success.  1: the peer left, and there is none. */
+int link_next_or_end(struct link *l, struct ibv_wc *wc)
 {
 	bool asked = false;
 	int n, error, news = 0;
 
 	while (!(n = ibv_poll_cq(l->cq, 1, wc))) {
-		if (news == 1)
-			warnx("the peer went away in the middle");
 		if (news)
-			return -1;
+			return news;
 		if (asked) {
 			news = sleep_until_news(l);
 			asked = false;
@@ -116,6 +114,16 @@ int link_next(struct link *l, struct ibv_wc *wc)
 		return -1;
 	}
 	return 0;
+}
+
+/* Take the next completion, without which the peer must not leave. */
+int link_next(struct link *l, struct ibv_wc *wc)
+{
+	int ret = link_next_or_end(l, wc);
+
+	if (ret == 1)
+		warnx("the peer went away in the middle");
+	return ret ? -1 : 0;
 }
 
 /* Destroy in the reverse order.  What was never created is NULL. */

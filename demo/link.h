@@ -33,6 +33,7 @@ int link_wait_for_end(struct link *l);
 int link_create_qp(struct link *l, unsigned int depth);
 int link_post_receive(struct link *l);
 int link_next(struct link *l, struct ibv_wc *wc);
+int link_next_or_end(struct link *l, struct ibv_wc *wc);
 void link_close(struct link *l);
 
 uint64_t now_ns(void);
