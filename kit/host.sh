@@ -116,8 +116,8 @@ need_userland() {
 need() {
 	local tree
 	case $1 in
-	rootfs) need_userland "$1" userland.packages 1450 ;;
-	programs-rootfs) need_userland "$1" programs.packages 1650 ;;
+	rootfs) need_userland "$1" userland.packages 1650 ;;
+	programs-rootfs) need_userland "$1" programs.packages 1450 ;;
 	source-*)
 		[ -z "$(own_source "${1#source-}")" ] || return 0
 		! any "$cache/$1"-*.git.stamp || return 0
