@@ -149,6 +149,21 @@ class Refusals(InDirectory):
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, f"demo: cannot use {self.path('a.png')}: painter: the picture: .")
 
+    def test_what_is_in_the_way_is_named_before_anything_is_built(self):
+        module, said = load(), io.StringIO()
+        module.OUT = self.path("demo")
+        module.VULKAN_OUT = self.path("demo/vulkan")
+        os.mkdir(module.OUT)
+        open(module.VULKAN_OUT, "w").close()
+        with unittest.mock.patch.object(sys, "argv", ["demo", "--vulkan"]), \
+                unittest.mock.patch.object(module, "build") as build, \
+                contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            self.assertEqual(module.main(), 1)
+        build.assert_not_called()
+        self.assertEqual(said.getvalue(),
+                         f"demo: {module.VULKAN_OUT}: File exists\nthe demo writes there: remove "
+                         "what is in the way, or make it writable\n")
+
     def test_data_direct_without_a_connectx_is_refused(self):
         made = subprocess.run(["make", "demo", "DIRECT=1"], cwd=TOP, capture_output=True, text=True)
         for done, said in ((demo("--direct"), "demo: error: --direct goes with --connectx"),
