@@ -23,20 +23,22 @@ has_result() { grep -qE "$result" "$1"; }
 # word.  An end that has printed its result has compared all messages, so over rxm it gets some
 # seconds more, and how it ends does not count.
 until_result() {
-	local out pid status more=$((50 * patience)) # tenths of a second
+	local out pid status enough=''
 	out=$(mktemp)
 	timeout $((40 * patience)) stdbuf -oL "$@" >"$out" 2>&1 &
 	pid=$!
-	while kill -0 "$pid" 2>/dev/null && [ "$more" != 0 ]; do
-		if [[ $* = *ofi_rxm* ]] && has_result "$out"; then more=$((more - 1)); fi
+	while kill -0 "$pid" 2>/dev/null && [ "$SECONDS" -lt "${enough:-$((SECONDS + 1))}" ]; do
+		if [ -z "$enough" ] && [[ $* = *ofi_rxm* ]] && has_result "$out"; then
+			enough=$((SECONDS + 5 * patience))
+		fi
 		sleep 0.1
 	done
-	[ "$more" != 0 ] || kill "$pid"
+	kill "$pid" 2>/dev/null
 	wait "$pid"
 	status=$?
 	cat "$out"
 	if has_result "$out"; then
-		[ "$more" != 0 ] && ! grep -q 'Work Request Flushed' "$out" || status=0
+		[ -z "$enough" ] && ! grep -q 'Work Request Flushed' "$out" || status=0
 	fi
 	return "$status"
 }
@@ -44,12 +46,13 @@ until_result() {
 # run NAME SERVER CLIENT COMMAND...: SERVER and CLIENT are the last words of that end, with
 # PORT in place of the port.
 run() {
-	local name=$1 ends=("$2" "$3") words said status try log='' began=$SECONDS
+	local name=$1 ends=("$2" "$3") words said status log='' began=$SECONDS
 	port=$((port + 10))
 	# shellcheck disable=SC2206 # an end is several words
 	words=("${@:4}" ${ends[MRFD_GUEST]//PORT/$port})
-	# A client that comes before its server tries again; one whose server has ended fails.
-	for ((try = 0; try < 20 * patience; try++)); do
+	# A client that comes before its server tries again, by the same clock as until_result(), which
+	# may hold the server up; one whose server has ended fails.
+	while :; do
 		if [ -n "$result" ]; then
 			said=$(until_result "${words[@]}")
 		else
@@ -58,6 +61,7 @@ run() {
 		status=$?
 		log+="after $((SECONDS - began)) s, status $status: $said"$'\n'
 		if [ "$status" = 0 ] || [ "$MRFD_GUEST" = 0 ]; then break; fi
+		[ $((SECONDS - began)) -lt $((20 * patience)) ] || break
 		sleep 0.3
 	done
 	if [ "$status" = 0 ]; then
