@@ -4,8 +4,8 @@
 # Run a program in two guests, guest 0 as the server and guest 1 as the client.
 #
 # A line "case NAME: ok" or "case NAME: failed" is printed for each; before "failed" goes
-# what the program said.  Each program has a port of its own, so that a client never meets
-# the server of another program.  Whether one has failed is in $failed.
+# what the program said the last time.  Each program has a port of its own, so that a client
+# never meets the server of another program.  Whether one has failed is in $failed.
 
 patience=${MRFD_PATIENCE:-3} # times what an idle machine may need
 patience=${patience%.*}
@@ -23,13 +23,15 @@ has_result() { grep -qE "$result" "$1"; }
 # word.  An end that has printed its result has compared all messages, so over rxm it gets some
 # seconds more, and how it ends does not count.
 until_result() {
-	local out pid status enough=''
+	local out pid status end=''
 	out=$(mktemp)
 	timeout $((40 * patience)) stdbuf -oL "$@" >"$out" 2>&1 &
 	pid=$!
-	while kill -0 "$pid" 2>/dev/null && [ "$SECONDS" -lt "${enough:-$((SECONDS + 1))}" ]; do
-		if [ -z "$enough" ] && [[ $* = *ofi_rxm* ]] && has_result "$out"; then
-			enough=$((SECONDS + 5 * patience))
+	while kill -0 "$pid" 2>/dev/null; do
+		if [ -n "$end" ]; then
+			[ "$SECONDS" -lt "$end" ] || break
+		elif [[ $* = *ofi_rxm* ]] && has_result "$out"; then
+			end=$((SECONDS + 5 * patience))
 		fi
 		sleep 0.1
 	done
@@ -38,7 +40,7 @@ until_result() {
 	status=$?
 	cat "$out"
 	if has_result "$out"; then
-		[ -z "$enough" ] && ! grep -q 'Work Request Flushed' "$out" || status=0
+		[ -z "$end" ] && ! grep -q 'Work Request Flushed' "$out" || status=0
 	fi
 	return "$status"
 }
@@ -46,7 +48,7 @@ until_result() {
 # run NAME SERVER CLIENT COMMAND...: SERVER and CLIENT are the last words of that end, with
 # PORT in place of the port.
 run() {
-	local name=$1 ends=("$2" "$3") words said status log='' began=$SECONDS
+	local name=$1 ends=("$2" "$3") words said status tries=0 began=$SECONDS
 	port=$((port + 10))
 	# shellcheck disable=SC2206 # an end is several words
 	words=("${@:4}" ${ends[MRFD_GUEST]//PORT/$port})
@@ -59,7 +61,7 @@ run() {
 			said=$(timeout $((40 * patience)) "${words[@]}" 2>&1)
 		fi
 		status=$?
-		log+="after $((SECONDS - began)) s, status $status: $said"$'\n'
+		tries=$((tries + 1))
 		if [ "$status" = 0 ] || [ "$MRFD_GUEST" = 0 ]; then break; fi
 		[ $((SECONDS - began)) -lt $((20 * patience)) ] || break
 		sleep 0.3
@@ -67,7 +69,7 @@ run() {
 	if [ "$status" = 0 ]; then
 		echo "case $name: ok"
 	else
-		uniq <<<"$log"
+		echo "after $((SECONDS - began)) s and $tries tries: $said"
 		echo "case $name: failed, status $status: ${words[*]}"
 		failed=1
 	fi
