@@ -102,7 +102,8 @@ class Pair(unittest.TestCase):
             place = os.path.join(directory, "second")
             ends = [subprocess.Popen(["bash", "-uc", ENDS, "bash", place], cwd=TOP, text=True,
                                      env={**os.environ, "MRFD_GUEST": str(end),
-                                          "MRFD_PATIENCE": "1"}, stdout=subprocess.PIPE)
+                                          "MRFD_PATIENCE": f"{patience(1):.1f}"},
+                                     stdout=subprocess.PIPE)
                     for end in (0, 1)]
             said = [end.communicate()[0] for end in ends]
         self.assertEqual(said[1], "case second: ok\n")
