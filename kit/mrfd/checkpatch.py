@@ -36,6 +36,8 @@ ALLOWED = [
      "source; a hash that nobody has checked is worse than none"),
     ("TYPO_SPELLING", r"may be misspelled.*renderD",
      "the name of the device file, /dev/dri/renderD128"),
+    ("COMPARISON_TO_NULL", r"strstr\(buf, kernel_no_opt1\) != NULL",
+     "the form of the line below it, which is libfabric's"),
     ("ENOSYS", r"(ret|errno) == ENOSYS",
      "user space compares with what an old kernel returned; the rule is for kernel code"),
 ]
