@@ -44,11 +44,10 @@ def our_ucx():
 
 
 class Mpi(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.fd = f"{programs.build_tests(['mpi/fd.openmpi'], 'programs')}/mpi/fd.openmpi"
+    def setUp(self):
         # Before our rdma-core, which the guest has in the variable
-        cls.ours = f"-x LD_LIBRARY_PATH={our_ucx()}/install/lib:$LD_LIBRARY_PATH"
+        self.ours = f"-x LD_LIBRARY_PATH={our_ucx()}/install/lib:$LD_LIBRARY_PATH"
+        self.fd = f"{programs.build_tests(['mpi/fd.openmpi'], 'programs')}/mpi/fd.openmpi"
 
     def cluster(self, command, device="--connectx"):
         """(status, what guest0 says, what the model of each guest has written into its log)"""
