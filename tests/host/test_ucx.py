@@ -34,8 +34,8 @@ READ = re.compile(r"by keys, first function: \d+ reads \((\d+) bytes\), "
 
 
 def our_ucx():
-    """Where a guest finds our UCX.  Not every mirror of Debian has its source, and without it no
-    case of it can run."""
+    """Where a guest finds our UCX.  Not every mirror of Debian has its source; without it only
+    the case of Debian's UCX can run."""
     try:
         products.tool("sources", "ucx")
     except products.BootError as error:
@@ -45,9 +45,12 @@ def our_ucx():
 
 class Mpi(unittest.TestCase):
     def setUp(self):
-        # Before our rdma-core, which the guest has in the variable
-        self.ours = f"-x LD_LIBRARY_PATH={our_ucx()}/install/lib:$LD_LIBRARY_PATH"
         self.fd = f"{programs.build_tests(['mpi/fd.openmpi'], 'programs')}/mpi/fd.openmpi"
+
+    @property
+    def ours(self):
+        # Before our rdma-core, which the guest has in the variable
+        return f"-x LD_LIBRARY_PATH={our_ucx()}/install/lib:$LD_LIBRARY_PATH"
 
     def cluster(self, command, device="--connectx"):
         """(status, what guest0 says, what the model of each guest has written into its log)"""
