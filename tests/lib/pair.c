@@ -5,6 +5,8 @@
 #include "lib/case.h"
 #include "lib/clock.h"
 
+#define PSN_MASK 0xffffff
+
 /* On another device than that under test a pair does without. */
 static bool can(struct ibv_context *ctx, const char *word)
 {
@@ -34,6 +36,17 @@ static struct ibv_qp *make_qp(const struct pair *p, struct ibv_pd *pd)
 	return must(ibv_create_qp_ex(ctx, &attr));
 }
 
+/*
+ * The ends keep their numbers, so a packet of an earlier connection that is still on its way
+ * reaches them as well.  With a PSN before those of this connection it is a duplicate, which they
+ * drop.  With the same PSN it is taken for an answer, or for a request, of this connection.
+ */
+static void begin_after_earlier_packets(struct pair *p)
+{
+	if (p->qp[0]->state != IBV_QPS_RESET)
+		p->psn = (p->psn + (1 << 18)) & PSN_MASK;	/* more than a case ever sends */
+}
+
 /* The state that it does not reach, or NULL. */
 static const char *try_connect_end(struct pair *p, int end, enum ibv_mtu mtu, uint32_t sq_psn,
 				   uint8_t timeout)
@@ -60,6 +73,7 @@ static const char *try_connect_end(struct pair *p, int end, enum ibv_mtu mtu, ui
 	attr.qp_state = IBV_QPS_RTR;
 	attr.path_mtu = mtu;
 	attr.dest_qp_num = p->far ? FAR_QP : p->qp[!end]->qp_num;
+	attr.rq_psn = p->psn;
 	attr.max_dest_rd_atomic = 8;
 	attr.min_rnr_timer = 12;
 	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
@@ -68,7 +82,7 @@ static const char *try_connect_end(struct pair *p, int end, enum ibv_mtu mtu, ui
 		return "RTR";
 
 	attr.qp_state = IBV_QPS_RTS;
-	attr.sq_psn = sq_psn;
+	attr.sq_psn = (p->psn + sq_psn) & PSN_MASK;
 	attr.timeout = timeout;
 	attr.retry_cnt = 7;
 	attr.rnr_retry = p->gives_up ? 2 : 7;
@@ -90,12 +104,14 @@ void pair_connect_end(struct pair *p, int end, enum ibv_mtu mtu, uint32_t sq_psn
 
 bool pair_try_connect(struct pair *p, enum ibv_mtu mtu)
 {
+	begin_after_earlier_packets(p);
 	return !try_connect_end(p, 0, mtu, 0, LONG_TIMEOUT) &&
 	       !try_connect_end(p, 1, mtu, 0, LONG_TIMEOUT);
 }
 
 void pair_connect(struct pair *p, enum ibv_mtu mtu)
 {
+	begin_after_earlier_packets(p);
 	for (int i = 0; i < 2; i++)
 		pair_connect_end(p, i, mtu, 0, LONG_TIMEOUT);
 }

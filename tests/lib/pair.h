@@ -22,6 +22,7 @@ struct pair {
 	struct ibv_pd *pd;	/* the pair's own, or NULL */
 	struct ibv_cq *cq;
 	struct ibv_qp *qp[2];
+	uint32_t psn;		/* the first of either end; others are counted from it */
 	uint32_t sges;		/* of a work request, for ends that are made later; 0: two */
 	bool gives_up;		/* on a receiver that is not ready, after two more tries */
 	const struct ibv_ah_attr *far;	/* where the case itself is the peer of the ends */
@@ -40,8 +41,8 @@ bool pair_try_connect(struct pair *p, enum ibv_mtu mtu);
 /* A second: on a busy guest a packet that is only late is not sent again. */
 #define LONG_TIMEOUT 18
 /*
- * Connect one end, also again.  What it sends begins with SQ_PSN, and is repeated after
- * 4.096 us << TIMEOUT.
+ * Connect one end, also again.  What it sends begins SQ_PSN after the first PSN of the pair, and
+ * is repeated after 4.096 us << TIMEOUT.
  */
 void pair_connect_end(struct pair *p, int end, enum ibv_mtu mtu, uint32_t sq_psn,
 		      uint8_t timeout);
