@@ -61,8 +61,8 @@ connectx: ## build the ConnectX model and its fabric, print their path
 update: ## try the patches on the newest sources that Debian has, and say which merge; the base stays (LINUX_SRC=, RDMA_CORE_SRC=: on your tree)
 	@scripts/update
 
-clean: ## remove build/; the cache of userland, sources and compiler stays
-	rm -rf build
+clean: ## remove build/, unless it has edits or commits of yours; the cache of userland, sources and compiler stays
+	@kit/clean
 
 distclean: clean ## remove the cache too
 	@bash -c '. kit/paths.sh && set -x && rm -rf "$$cache"'

@@ -115,6 +115,27 @@ remake() {
 	echo "$key" >"$product.stamp"
 }
 
+# check_edits TREE normal|no: stop if a joined tree has edits that are not committed, or (normal)
+# files that git does not know.
+check_edits() {
+	local edits at=${1#"$top"/}
+	edits=$(git -C "$1" status --porcelain -u"$2")
+	[ -z "$edits" ] || die "$at has edits that would be lost:" "$edits" \
+		"commit them there and run scripts/refresh ${1##*/}, or drop them with git -C $at reset --hard"
+}
+
+# check_commits TREE COMMIT...: stop if a joined tree is at a commit that neither join made nor
+# refresh has written to patches/, and that is none of these.
+check_commits() {
+	local tree=$1 at made
+	shift
+	at=$(git -C "$tree" rev-parse -q --verify HEAD) || return 0
+	made=$(cat "$tree/.git/mrfd-head" 2>/dev/null) || true
+	case " $made $* " in *" $at "*) return ;; esac
+	die "${tree#"$top"/} has commits that patches/ does not have" \
+		"run scripts/refresh ${tree##*/} to keep them, or git -C ${tree#"$top"/} reset --hard ${made:-$1}"
+}
+
 # publish PART PRODUCT: the complete PART becomes PRODUCT, in place of an older one.
 publish() {
 	sync -d "$1" 2>/dev/null || true

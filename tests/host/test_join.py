@@ -216,6 +216,16 @@ class JoinTest(JoinedTest):
         self.assertFalse((self.tree / '.git/mrfd-checkout').exists())
 
     # runs: full
+    def test_commits_after_interrupted_checkout_are_kept(self):
+        self.join()
+        self.write(self.project, {'kernel/drivers/new/new.c': 'long new;\n'})
+        self.write(self.tree, {'.git/mrfd-checkout': '', 'drivers/b.c': 'int mine;\n'})
+        self.git(self.tree, 'commit', '-q', '-am', 'b: Mine')
+        mine = self.git(self.tree, 'rev-parse', 'HEAD')
+        self.assertIn('has commits that patches/ does not have', self.join_fails())
+        self.assertEqual(self.git(self.tree, 'rev-parse', 'HEAD'), mine)
+
+    # runs: full
     def test_interrupted_first_checkout_is_finished(self):
         self.join()
         whole = set(self.change_times())
@@ -296,6 +306,54 @@ class JoinTest(JoinedTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn('not committed', done.stderr)
         self.assertEqual(self.sources(), before)
+
+    # runs: full
+    def test_refresh_from_another_tree_keeps_edits_of_patches(self):
+        self.join()
+        self.git(self.project, 'add', '-A')
+        self.git(self.project, 'commit', '-q', '-m', 'all')
+        done = self.script('refresh', '--from', str(self.tree), 'linux')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.write(self.project, {'kernel/drivers/new/new.c': 'long new;\n'})
+        before = self.sources()
+        done = self.script('refresh', '--from', str(self.tree), 'linux')
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn('kernel/drivers/new/new.c', done.stderr)
+        self.assertEqual(self.sources(), before)
+
+    # Removal
+
+    def test_clean_removes_what_can_be_made_again(self):
+        self.join()
+        done = self.run_in(self.project, 'kit/clean')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertFalse((self.project / 'build').exists())
+
+    def test_clean_keeps_work_that_is_not_in_patches(self):
+        self.join()
+        for name, commit, said in (('drivers/b.c', False, 'drivers/b.c'),
+                                   ('notes.txt', False, 'notes.txt'),
+                                   ('drivers/b.c', True, 'scripts/refresh linux')):
+            self.write(self.tree, {name: 'mine\n'})
+            if commit:
+                self.git(self.tree, 'commit', '-q', '-am', 'b: Mine')
+            done = self.run_in(self.project, 'kit/clean')
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(said, done.stderr)
+            self.assertEqual((self.tree / name).read_text(), 'mine\n')
+            if not commit:
+                self.git(self.tree, 'reset', '-q', '--hard')
+                self.git(self.tree, 'clean', '-q', '-f')
+
+    # Out
+
+    def test_series_replaces_no_files_of_another(self):
+        self.join()
+        self.write(self.dir, {'src/linux/main.c': 'int mine;\n'})
+        done = self.script('series', '--output', str(self.dir / 'src'), 'linux')
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn('--output', done.stderr)
+        self.assertEqual((self.dir / 'src/linux/main.c').read_text(), 'int mine;\n')
 
     def test_git_am_of_series_gives_joined_tree(self):
         done = self.script('series', '--signoff', 'Jörg Tester <joerg@example.org>', 'linux')

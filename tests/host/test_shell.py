@@ -154,6 +154,13 @@ class ConnectX(unittest.TestCase):
         self.assertEqual(shell.end(), 2)  # of make, because it is not 0
 
 
+class Command(unittest.TestCase):
+    # runs: full
+    def test_options_of_a_command_are_its_own(self):
+        shell = Terminal(SHELL, "-m", "512M", "sh", "-c", "echo $1 $(ls /dev/infiniband)", "x", "--help")
+        self.assertRegex(shell.read_until("uverbs0"), r"--help .*rdma_cm ")
+
+
 class Refusals(unittest.TestCase):
     def test_shell_without_terminal_is_refused_at_once(self):
         began = time.monotonic()
