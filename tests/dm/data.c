@@ -375,6 +375,22 @@ TEST_F(dm, misaligned_atomic_write_is_refused)
 	ASSERT_TRUE(dm_untouched(&self->dm));
 }
 
+/* The place in the memory counts, not the address in the MR. */
+TEST_F(dm, atomics_of_an_mr_at_an_odd_byte_are_refused)
+{
+	struct ibv_mr *odd = dm_reg_part(&self->dm, self->mr->pd, 4, PAGE, dm_rights());
+
+	/* A device may have no atomics on such an MR at all. */
+	ASSERT_NE(IBV_WC_SUCCESS,
+		  fetch_add_unchecked(&self->pair, self->host_mr, 0, odd->rkey));
+	if (device_can("atomic-write")) {
+		pair_connect(&self->pair, IBV_MTU_1024);
+		ASSERT_EQ(IBV_WC_REM_INV_REQ_ERR, atomic_write(&self->pair, 0, odd->rkey, 1));
+	}
+	ASSERT_TRUE(dm_untouched(&self->dm));
+	mr_close(odd);
+}
+
 TEST_F(dm, flush_succeeds_inside_the_mr_only)
 {
 	need("flush");

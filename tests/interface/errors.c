@@ -12,6 +12,8 @@
 #include "lib/pair.h"
 #include "lib/uverbs.h"
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 
 #define SIZE (64 * PAGE)
 
@@ -142,6 +144,20 @@ TEST_F(reg, write_access_to_read_only_fd_is_eacces)
 	mr = must(ibv_reg_mr_fd(self->pd, NULL, PAGE, DMABUF, fd, REMOTE_READ));
 	ASSERT_EQ(0, ibv_dereg_mr(mr));
 	close(fd);
+}
+
+/* What is in such a file must stay: mmap(2) refuses to map it for writing too. */
+TEST_F(reg, write_access_to_append_only_file_is_eacces)
+{
+	int memfd = memfd_of(SIZE, 0), flags = FS_APPEND_FL;
+
+	ASSERT_EQ(0, ioctl(memfd, FS_IOC_SETFLAGS, &flags));
+	ASSERT_EQ(EACCES, errno_of(self->pd, 0, PAGE, 0, IBV_MR_FD_TYPE_MEMFD, memfd, RW));
+	ASSERT_EQ(EACCES, errno_of(self->pd, 0, PAGE, 0, IBV_MR_FD_TYPE_MEMFD, memfd,
+				   IBV_ACCESS_MW_BIND));
+	mr_close(must(ibv_reg_mr_fd_iova(self->pd, 0, PAGE, 0, IBV_MR_FD_TYPE_MEMFD, memfd,
+					 REMOTE_READ)));
+	close(memfd);
 }
 
 TEST_F(reg, write_only_fd_is_eacces)

@@ -9,6 +9,7 @@
  * no buffer of a GPU.
  */
 #include "lib/counts.h"
+#include "lib/depth.h"
 #include "lib/gpu.h"
 #include "lib/harness.h"
 #include "mkeys/lists.h"
@@ -380,6 +381,52 @@ TEST_F(odp, dereg_in_any_order_spares_the_others)
 			self->piece[k].mr = self->mr[k];
 		}
 	}
+}
+
+#define SPAN (256 * PAGE)
+
+/*
+ * The device reports the faults by the null key at first and by a child's then, and the process
+ * ends the MR meanwhile.  The debug kernel finds a use of what is freed.
+ */
+TEST_F_TIMEOUT(odp, implicit_mr_ends_while_it_is_faulted_in, 300)
+{
+	struct pair *p = &self->e.pair;
+	struct memory from, to;
+	struct ibv_mr *local;
+	int cut = 0, rounds = depth(50, 300);
+
+	memory_open(&from, HOST, SPAN);
+	memory_open(&to, HOST, SPAN);
+	local = memory_reg(&from, self->e.pd, LOCAL_WRITE);
+	for (int i = 0; i < rounds; i++) {
+		struct ibv_mr *mr = must(ibv_reg_mr(self->e.pd, NULL, SIZE_MAX,
+						    RWA | IBV_ACCESS_ON_DEMAND));
+		struct ibv_sge sge = { from.iova, SPAN, local->lkey };
+		struct ibv_send_wr *bad, wr = {
+			.opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1,
+			.send_flags = IBV_SEND_SIGNALED,
+			.wr.rdma = { (uintptr_t)to.cpu, mr->rkey },
+		};
+
+		fill(from.cpu, SPAN, i);
+		ASSERT_EQ(0, madvise(to.cpu, SPAN, MADV_DONTNEED));
+		ASSERT_EQ(0, ibv_post_send(p->qp[0], &wr, &bad));
+		usleep(i % 10 * 1000);
+		mr_close(mr);
+		if (wait_wc(p, NULL)) {
+			cut++;
+			ends_connect(&self->e);
+		} else {
+			ASSERT_TRUE(filled(to.cpu, SPAN, i, "written before the end"));
+		}
+	}
+	printf("# the end cut %d of %d writes off\n", cut, rounds);
+	mr_close(local);
+	memory_close(&from);
+	memory_close(&to);
+	for (int i = 0; i < KINDS; i++)
+		ASSERT_TRUE(gathers(self, i, 10 + i));
 }
 
 TEST_HARNESS_MAIN

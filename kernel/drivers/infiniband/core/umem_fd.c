@@ -56,6 +56,9 @@ static int ib_mr_buffer_look_up_memfd(struct ib_mr_buffer *buffer, int fd)
 		return -EBADFD;
 	if (!ib_umem_fd_mode_allows(file, buffer->access))
 		return -EACCES;
+	/* What is in such a file must stay, so mmap(2) refuses it too. */
+	if (IS_APPEND(file_inode(file)) && ib_access_writable(buffer->access))
+		return -EACCES;
 	if (buffer->addr + buffer->length > i_size_read(file_inode(file)))
 		return -ERANGE;
 	return 0;
@@ -93,7 +96,7 @@ static int ib_mr_buffer_look_up(struct ib_mr_buffer *buffer, int fd)
  * -EBADF: @desc->fd is not open
  * -EBADFD: @desc->fd is not of the type @desc->type
  * -EACCES: @desc->fd is not open for reading, or @access writes and @desc->fd is
- *	not open for writing
+ *	not open for writing or the file is append-only
  * -ERANGE: the region ends after the end of the dma-buf or of the file
  */
 int ib_mr_buffer_get(struct ib_mr_buffer *buffer,

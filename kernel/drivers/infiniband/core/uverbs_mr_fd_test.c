@@ -179,6 +179,9 @@ static void test_reg_calls_the_op_for_dmabufs(struct kunit *test)
 	pd->device->ops.reg_user_mr_dmabuf = op_reg_dmabuf;
 	mr = uverbs_reg_mr_fd(pd, &desc, PAGE_SIZE + 8, WR, NULL);
 	KUNIT_EXPECT_PTR_EQ(test, mr, &mr_by_dmabuf);
+	/* Not every driver of this op sets them. */
+	KUNIT_EXPECT_EQ(test, mr->iova, PAGE_SIZE + 8);
+	KUNIT_EXPECT_EQ(test, mr->length, PAGE_SIZE);
 	KUNIT_EXPECT_EQ(test, seen.buffer.addr, 8);
 	KUNIT_EXPECT_EQ(test, seen.buffer.length, PAGE_SIZE);
 	KUNIT_EXPECT_EQ(test, seen.buffer.iova, PAGE_SIZE + 8);

@@ -59,13 +59,20 @@ static struct ib_mr *uverbs_reg_by_dmabuf_op(struct ib_pd *pd,
 					     int fd,
 					     struct uverbs_attr_bundle *attrs)
 {
+	struct ib_mr *mr;
+
 	if (buffer->access & ~UVERBS_DMABUF_ACCESS_SUPPORTED)
 		return ERR_PTR(-EOPNOTSUPP);
 
-	return pd->device->ops.reg_user_mr_dmabuf(pd, buffer->addr,
-						  buffer->length, buffer->iova,
-						  fd, buffer->access, NULL,
-						  attrs);
+	mr = pd->device->ops.reg_user_mr_dmabuf(pd, buffer->addr,
+						buffer->length, buffer->iova,
+						fd, buffer->access, NULL,
+						attrs);
+	if (!IS_ERR(mr)) {
+		mr->iova = buffer->iova;
+		mr->length = buffer->length;
+	}
+	return mr;
 }
 
 /**

@@ -164,6 +164,22 @@ static void test_lookup_checks_key_pd_and_rights(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, rxe_read(ctx->mr), 1);
 }
 
+static void test_invalidation_needs_the_pd_of_the_mr(struct kunit *test)
+{
+	struct ctx *ctx = test->priv;
+	struct rxe_mr *mr = ctx->mr;
+
+	mr->ibmr.type = IB_MR_TYPE_MEM_REG;
+	ctx->qp.pd = &ctx->pd[1];
+	KUNIT_EXPECT_EQ(test, rxe_invalidate_mr(&ctx->qp, mr->rkey), -EINVAL);
+	KUNIT_EXPECT_EQ(test, mr->state, RXE_MR_STATE_VALID);
+
+	ctx->qp.pd = &ctx->pd[0];
+	KUNIT_EXPECT_EQ(test, rxe_invalidate_mr(&ctx->qp, mr->rkey), 0);
+	KUNIT_EXPECT_EQ(test, mr->state, RXE_MR_STATE_FREE);
+	KUNIT_EXPECT_EQ(test, rxe_read(mr), 1);
+}
+
 static void test_replaced_mr_keeps_its_keys(struct kunit *test)
 {
 	struct ctx *ctx = test->priv;
@@ -565,6 +581,7 @@ static void test_window_checks_rights_key_and_pd(struct kunit *test)
 
 static struct kunit_case rxe_key_cases[] = {
 	KUNIT_CASE(test_lookup_checks_key_pd_and_rights),
+	KUNIT_CASE(test_invalidation_needs_the_pd_of_the_mr),
 	KUNIT_CASE(test_replaced_mr_keeps_its_keys),
 	KUNIT_CASE(test_mr_can_be_replaced_again),
 	KUNIT_CASE(test_old_and_new_mr_share_the_memory),

@@ -5,8 +5,8 @@
  * A user posts a work request by writing it to a queue that is mapped into the
  * process, so any thread of the process can change the request at any time.
  * rxe copies each request once, checks the copy, and works on the copy. What rxe
- * notes about its progress is in the copy, too. The only other thing that it
- * reads from such a queue is the producer index.
+ * notes about its progress is in the copy, too. What else it reads from such a
+ * queue is the producer index, and the wr_id of a request that it flushes.
  *
  * The send queue of a user QP has an array of copies with the slots of the queue.
  * The slots from the consumer index up to sq.copied have been copied; the send
@@ -214,19 +214,41 @@ struct rxe_send_wqe *rxe_sq_head(struct rxe_qp *qp)
 }
 
 /**
- * rxe_sq_copy_all - copy all requests that are posted, before they are flushed
- * @qp: the QP
+ * rxe_sq_head_id - get the wr_id of the oldest work request that is posted
+ * @qp: the QP; its send queue is not empty
+ *
+ * The requester need not have come to it: a flush needs no more of a request, so it
+ * does not copy the others, which may be many.
  *
  * Context: as rxe_sq_next().
  */
-void rxe_sq_copy_all(struct rxe_qp *qp)
+u64 rxe_sq_head_id(struct rxe_qp *qp)
 {
-	if (!qp->sq.copies)
-		return;
+	struct rxe_queue *q = qp->sq.queue;
+	u32 cons = queue_get_consumer(q, QUEUE_TYPE_FROM_CLIENT);
+	const struct rxe_send_wqe *user;
 
-	/* It ends: no request is completed in the meantime. */
-	while (rxe_sq_copy_next(qp))
-		;
+	if (cons != rxe_sq_end(qp))
+		return rxe_sq_wqe(qp, cons)->wr.wr_id;
+
+	user = queue_addr_from_index(q, cons);
+	return READ_ONCE(user->wr.wr_id);
+}
+
+/**
+ * rxe_sq_drop_head - remove the oldest work request that is posted
+ * @qp: the QP; its send queue is not empty
+ *
+ * Context: as rxe_sq_next().
+ */
+void rxe_sq_drop_head(struct rxe_qp *qp)
+{
+	struct rxe_queue *q = qp->sq.queue;
+	u32 cons = queue_get_consumer(q, QUEUE_TYPE_FROM_CLIENT);
+
+	if (qp->sq.copies && cons == qp->sq.copied)
+		qp->sq.copied = queue_next_index(q, cons);
+	queue_advance_consumer(q, QUEUE_TYPE_FROM_CLIENT);
 }
 
 /**
