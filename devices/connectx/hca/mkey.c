@@ -41,6 +41,7 @@ struct walk {
 	struct mkey_word word;		/* WALK_POINT: the result */
 	uint64_t va;
 	size_t len, done;
+	size_t asked;			/* bytes that QEMU was asked for */
 	unsigned int pieces;
 	struct mkey_fault *fault;
 };
@@ -152,7 +153,10 @@ static void take_near(struct walk *w, uint64_t addr, u8 *p, size_t len)
 	count(w, len);
 }
 
-/* The same for what only QEMU reaches. */
+/*
+ * The same for what only QEMU reaches, as much as a packet has: the list of a UMR may be of
+ * a megabyte, for which QEMU would be asked for seconds, in one turn of work.
+ */
 static bool take_far(struct walk *w, uint64_t addr, size_t len)
 {
 	switch (w->op) {
@@ -160,6 +164,9 @@ static bool take_far(struct walk *w, uint64_t addr, size_t len)
 		break;
 	case WALK_READ:
 	case WALK_WRITE:
+		w->asked += len;
+		if (w->asked > DMA_ASK_MAX)
+			return false;
 		if (dma_ask(w->dma, addr, w->data + w->done, len, w->op == WALK_WRITE))
 			return false;
 		break;

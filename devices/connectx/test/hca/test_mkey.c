@@ -451,6 +451,39 @@ static void atomic_needs_an_aligned_word(void **state)
 }
 
 /* One byte an entry: what one access may go through is bounded, and long lists are not slow. */
+#define FAR 0x90000000ull	/* not mapped */
+static size_t asked;
+
+static int answer(void *arg, uint64_t addr, void *data, size_t len, bool write)
+{
+	asked += len;
+	memset(data, 0x5a, len);
+	return 0;
+}
+
+/* What only QEMU reaches takes long, so one access gets no more of it than a packet has. */
+static void access_asks_for_a_packet_at_most(void **state)
+{
+	static u8 bytes[4 * DMA_ASK_MAX];
+	const struct mkey_access a = { key[K_PA], PD, QPN, LR };
+
+	dma.ask = answer;
+	for (size_t len = DMA_ASK_MAX - 1; len <= sizeof(bytes); len++) {
+		bool allowed = len <= DMA_ASK_MAX;
+
+		if (len == DMA_ASK_MAX + 2)
+			len = sizeof(bytes);
+		asked = 0;
+		assert_int_equal(mkey_read(&hca, &a, FAR + 1, bytes, len, NULL),
+				 allowed ? OK : DENIED);
+		assert_true(allowed ? asked == len : asked <= DMA_ASK_MAX);
+	}
+	/* Memory that is mapped does not count. */
+	asked = 0;
+	assert_int_equal(mkey_read(&hca, &a, A, bytes, sizeof(bytes), NULL), OK);
+	assert_int_equal(asked, 0);
+}
+
 static void access_in_too_many_pieces_is_denied(void **state)
 {
 	uint32_t n = 65536, i, k = create((struct spec){ KLM, 0, n, .octowords = n });
@@ -550,6 +583,7 @@ int main(void)
 		CASE(reserved_lkey_reads_bus_addresses), CASE(access_needs_each_of_its_rights),
 		CASE(key_is_for_its_pd_qp_and_variant), CASE(inner_key_needs_local_rights_and_pd),
 		CASE(fault_names_the_absent_page), CASE(atomic_needs_an_aligned_word),
+		CASE(access_asks_for_a_packet_at_most),
 		CASE(access_in_too_many_pieces_is_denied),
 		cmocka_unit_test_setup_teardown(benchmark_prints_times, bench_up, world_down),
 	};
