@@ -450,7 +450,6 @@ static void atomic_needs_an_aligned_word(void **state)
 	}
 }
 
-/* One byte an entry: what one access may go through is bounded, and long lists are not slow. */
 #define FAR 0x90000000ull	/* not mapped */
 static size_t asked;
 
@@ -484,6 +483,7 @@ static void access_asks_for_a_packet_at_most(void **state)
 	assert_int_equal(asked, 0);
 }
 
+/* One byte an entry: what one access may go through is bounded, and long lists are not slow. */
 static void access_in_too_many_pieces_is_denied(void **state)
 {
 	uint32_t n = 65536, i, k = create((struct spec){ KLM, 0, n, .octowords = n });

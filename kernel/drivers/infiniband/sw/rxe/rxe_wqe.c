@@ -214,6 +214,26 @@ struct rxe_send_wqe *rxe_sq_head(struct rxe_qp *qp)
 }
 
 /**
+ * rxe_sq_count - count the work requests that are not completed
+ * @qp: the QP
+ *
+ * A user who moves the producer index back takes none back that was copied.
+ *
+ * Context: as rxe_sq_next().
+ */
+u32 rxe_sq_count(struct rxe_qp *qp)
+{
+	struct rxe_queue *q = qp->sq.queue;
+	u32 count = queue_count(q, QUEUE_TYPE_FROM_CLIENT);
+	u32 cons = queue_get_consumer(q, QUEUE_TYPE_FROM_CLIENT);
+
+	if (!qp->sq.copies)
+		return count;
+
+	return max(count, (qp->sq.copied - cons) & q->index_mask);
+}
+
+/**
  * rxe_sq_head_id - get the wr_id of the oldest work request that is posted
  * @qp: the QP; its send queue is not empty
  *
