@@ -114,6 +114,7 @@ struct responder {
 	bool dropped;			/* packets, since then: they are asked for again */
 	bool waits_fault;
 	bool fault_failed;		/* as that of the requester */
+	uint32_t fault_psn;		/* of the packet or response that the last fault is of */
 	uint16_t taken;			/* own receive queue: consumer */
 	struct work work;
 };

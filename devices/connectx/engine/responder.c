@@ -105,12 +105,13 @@ static void refuse_recv(struct qp *qp, struct packet *p, u8 syndrome, unsigned i
 	qp_error(qp, 0);
 }
 
-void responder_wait(struct qp *qp, struct packet *p, const struct mkey_fault *fault)
+/* P waits until the page fault is over that is reported, or will be. */
+static void keep(struct qp *qp, struct packet *p)
 {
 	struct responder *r = &qp->resp;
 	struct hca *hca = qp->hca;
 
-	r->stalls = r->waits_fault = true;
+	r->stalls = true;
 	if (hca->stalled < LINK_STALLED) {
 		hca->stalled++;
 		r->stalled = p;
@@ -119,7 +120,29 @@ void responder_wait(struct qp *qp, struct packet *p, const struct mkey_fault *fa
 		r->nak_sent = false;	/* what that one asked for did come */
 		link_packet_free(hca->link, p);
 	}
+}
+
+void responder_report(struct qp *qp, uint32_t psn, const struct mkey_fault *fault)
+{
+	struct responder *r = &qp->resp;
+
+	r->waits_fault = true;
+	r->fault_failed = false;
+	r->fault_psn = psn;
 	transport_fault(qp, FAULT_RESPONDER, fault);
+}
+
+bool responder_fault_failed(const struct responder *r, uint32_t psn)
+{
+	return r->fault_failed && r->fault_psn == psn;
+}
+
+void responder_wait(struct qp *qp, struct packet *p, const struct mkey_fault *fault)
+{
+	uint32_t psn = p->psn;
+
+	keep(qp, p);
+	responder_report(qp, psn, fault);
 }
 
 struct packet *responder_waited(struct qp *qp)
@@ -138,13 +161,18 @@ bool responder_stall(struct qp *qp, struct packet *p, const struct mkey_fault *f
 {
 	struct responder *r = &qp->resp;
 
-	if (r->fault_failed)
+	if (responder_fault_failed(r, p->psn))
 		return false;
-	if (r->waits_fault) {
+	/*
+	 * The fault that is under way is of a read.  It may have found its page before the driver
+	 * says so: then a NAK for each try would cost the requester its retries.
+	 */
+	if (!r->waits_fault)
+		responder_wait(qp, p, fault);
+	else if (r->pending)
 		responder_put_off(qp, p);
-		return true;
-	}
-	responder_wait(qp, p, fault);
+	else
+		keep(qp, p);
 	return true;
 }
 

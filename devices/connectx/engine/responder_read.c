@@ -261,6 +261,7 @@ static bool load(struct qp *qp, struct resp_resource *e, struct packet *p)
 	struct mkey_access a = { .key = e->rkey, .pd = e->pd, .qpn = qp->number,
 				 .rights = MKEY_REMOTE_READ };
 	uint64_t offset = (uint64_t)e->next * qp_mtu(qp);
+	uint32_t psn = (e->psn + e->next) & PSN_MASK;
 	uint32_t left = offset < e->length ? e->length - offset : 0;
 	enum mkey_result result;
 	struct mkey_fault fault;
@@ -271,11 +272,9 @@ static bool load(struct qp *qp, struct resp_resource *e, struct packet *p)
 		r->fault_failed = false;
 		return true;
 	}
-	if (result == MKEY_ABSENT && !r->fault_failed) {
-		if (!r->waits_fault) {
-			r->waits_fault = true;
-			transport_fault(qp, FAULT_RESPONDER, &fault);
-		}
+	if (result == MKEY_ABSENT && !responder_fault_failed(r, psn)) {
+		if (!r->waits_fault)
+			responder_report(qp, psn, &fault);
 		link_packet_free(qp->hca->link, p);
 		return false;
 	}

@@ -98,13 +98,17 @@ void responder_answer(struct qp *qp, struct packet *p, u8 syndrome, uint32_t psn
 void responder_refuse(struct qp *qp, struct packet *p, unsigned int nak, unsigned int event);
 /* As if the request, which is taken, were lost: it is asked for again when reads are done. */
 void responder_put_off(struct qp *qp, struct packet *p);
-/* Page absent: keep P, or put it off if a read has a fault.  false: it is an error now. */
+/* Page absent: keep P, or put it off while reads are pending.  false: it is an error now. */
 bool responder_stall(struct qp *qp, struct packet *p, const struct mkey_fault *fault);
 /*
  * P, which is taken, waits for a page, and all that follows it.  Too many wait in all QPs: it
  * is not kept.
  */
 void responder_wait(struct qp *qp, struct packet *p, const struct mkey_fault *fault);
+/* Report the fault of the packet, or of the response, of this PSN; no other one is under way. */
+void responder_report(struct qp *qp, uint32_t psn, const struct mkey_fault *fault);
+/* Whether the last one was of this PSN, and its page did not come. */
+bool responder_fault_failed(const struct responder *r, uint32_t psn);
 /* The wait is over: the packet, if it was kept. */
 struct packet *responder_waited(struct qp *qp);
 /* The request was executed: advance by PACKETS. */

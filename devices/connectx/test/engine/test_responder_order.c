@@ -192,6 +192,41 @@ static void naks_wait_for_earlier_reads(void **state)
 	}
 }
 
+/*
+ * A read finds its page before its fault is over, and is answered.  A write whose page is
+ * absent meanwhile waits: a NAK for each try would cost the requester all its retries.
+ */
+static void write_waits_for_the_fault_of_an_answered_read(void **state)
+{
+	const struct step write = { IB_WRITE_ONLY, 12, 1, 1, V(2 * FAKE_PAGE) };
+
+	for (int failed = 0; failed < 2; failed++) {
+		world_new(QP_RC, QP_RC, 10);
+		fake_mkeys[1].absent[1] = true;
+		give_rc((struct step) { IB_READ_REQUEST, 10, 0, 10, V(FAKE_PAGE) });
+		expect("");
+		fake_mkeys[1].absent[1] = false;
+		give_rc((struct step) { IB_READ_REQUEST, 11, 0, 10, V(0) });
+		expect("ONLY 10:10, ONLY 11:10");
+		fake_mkeys[1].absent[2] = true;
+		give_rc(write);
+		expect("");
+		for (int i = 0; i < 3; i++) {
+			give_rc(write);
+			expect("RNR12 12");
+		}
+		assert_int_equal(1, faults[FAULT_RESPONDER].count);
+		/* The write has a fault of its own then, and what became of the other is not its. */
+		resolve(FAULT_RESPONDER, failed);
+		expect("");
+		assert_int_equal(2, faults[FAULT_RESPONDER].count);
+		assert_int_equal(V(2 * FAKE_PAGE), faults[FAULT_RESPONDER].fault.va);
+		resolve(FAULT_RESPONDER, false);
+		expect("ACK 12");
+		world_end();
+	}
+}
+
 /* The requester was faster than the NAK that was owed: an ACK is due, no NAK. */
 static void send_repeated_before_the_owed_nak_is_acked(void **state)
 {
@@ -323,6 +358,7 @@ int main(void)
 		cmocka_unit_test(page_present_after_a_failed_fault_is_used),
 		cmocka_unit_test(no_response_overtakes_a_read),
 		cmocka_unit_test(naks_wait_for_earlier_reads),
+		cmocka_unit_test(write_waits_for_the_fault_of_an_answered_read),
 		cmocka_unit_test(send_repeated_before_the_owed_nak_is_acked),
 		cmocka_unit_test(repeated_read_goes_on_where_it_is_asked),
 		cmocka_unit_test(duplicate_read_of_memory_that_is_gone_is_no_error),
