@@ -62,12 +62,14 @@ TEST_F(fd_mr, write_with_immediate_moves_data_and_notifies)
 	for_each_range(r) {
 		size_t at = range_start(r, self->buf.size);
 
+		memory_mark(&self->buf);
 		fill(self->host.cpu, r->n, at + 2);
 		post_recv(&self->pair, NULL, 0, 0);
 		ASSERT_EQ(IBV_WC_SUCCESS,
 			  rdma_op(&self->pair, IBV_WR_RDMA_WRITE_WITH_IMM, self->host_mr,
 				  self->host.iova, r->n, IOVA + at, self->mr->rkey));
 		ASSERT_TRUE(filled(self->buf.cpu + at, r->n, at + 2, "buffer"));
+		ASSERT_TRUE(memory_only_changed(&self->buf, at, r->n));
 	}
 }
 

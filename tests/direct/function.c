@@ -171,7 +171,7 @@ TEST_F(direct, function_leaves_under_traffic)
 {
 	ways_begin_writing(&self->w);
 	second_unbind(&self->w.second);
-	memory_mark(&self->w.buf);
+	ways_mark(&self->w);
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, ways_end_writing(&self->w));
 	EXPECT_TRUE(memory_untouched(&self->w.buf));
 	EXPECT_TRUE(ways_carry(&self->w, self->w.plain_mr, &self->w.plain, 41));

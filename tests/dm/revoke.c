@@ -208,7 +208,7 @@ static void renew(FIXTURE_DATA(exported) *self)
 TEST_F_TIMEOUT(exported, free_waits_once_for_all_registrations, 300)
 {
 	static struct ibv_mr *mr[10000];
-	double begin, freed, alone = 0, registered = 0;
+	double begin, freed = 0, alone = 0, registered = 0;
 
 	/* A device that needs a command for each gets fewer if it is slow. */
 	for (int n = 1; n <= ARRAY_SIZE(mr) && registered < 1; n *= 10) {
@@ -223,13 +223,14 @@ TEST_F_TIMEOUT(exported, free_waits_once_for_all_registrations, 300)
 		       1e3 * registered, 1e3 * freed);
 		if (n == 1)
 			alone = freed;
-		ASSERT_TRUE(freed < 4 * registered + 20 * alone);
 		ASSERT_TRUE(is_dead(self, mr[0]));
 		ASSERT_TRUE(is_dead(self, mr[n - 1]));
 		for (int i = 0; i < n; i++)
 			mr_close(mr[i]);
 		renew(self);
 	}
+	/* Of the largest number, in which a moment without a CPU does not count. */
+	ASSERT_TRUE(freed < 4 * registered + 20 * alone);
 }
 
 /* A free that is refused takes nothing from anybody. */
@@ -529,9 +530,18 @@ TEST_F_TIMEOUT(exported, import_racing_with_free_ends_in_enodev, 120)
 	}
 }
 
+struct freeing {
+	struct dm *dm;
+	struct span span;
+};
+
 static void *free_it(void *arg)
 {
-	dm_close(arg);
+	struct freeing *f = arg;
+
+	f->span.begin = now();
+	dm_close(f->dm);
+	f->span.end = now();
 	return NULL;
 }
 
@@ -539,15 +549,20 @@ static void *free_it(void *arg)
 TEST_F_TIMEOUT(exported, free_racing_with_dereg_spares_the_next_mr, 120)
 {
 	struct memory memfd;
+	int i, met = 0;
 
 	memory_open(&memfd, MEMFD, BUF_SIZE);
-	for (int i = 0; i < 40; i++) {
+	for (i = 0; i < 40 || met < 5; i++) {
+		struct freeing freeing = { .dm = &self->dm };
 		struct ibv_mr *next;
+		struct span dereg;
 		pthread_t thread;
 
-		ASSERT_EQ(0, pthread_create(&thread, NULL, free_it, &self->dm));
+		ASSERT_EQ(0, pthread_create(&thread, NULL, free_it, &freeing));
 		usleep(random() % 300);
+		dereg.begin = now();
 		mr_close(self->mr);
+		dereg.end = now();
 		self->mr = NULL;
 		next = memory_reg(&memfd, self->pair.pd, RW);
 		ASSERT_EQ(0, pthread_join(thread, NULL));
@@ -557,7 +572,9 @@ TEST_F_TIMEOUT(exported, free_racing_with_dereg_spares_the_next_mr, 120)
 		ASSERT_TRUE(filled(memfd.cpu, BUF_SIZE, i, "the next region"));
 		mr_close(next);
 		renew(self);
+		met += spans_overlap(&freeing.span, &dereg);
 	}
+	TH_LOG("%d of %d frees met the end of the MR", met, i);
 	memory_close(&memfd);
 }
 

@@ -128,11 +128,13 @@ TEST_F(gpu, bind_is_ebusy_until_the_mr_is_gone)
 TEST_F(gpu, gpu_can_be_unbound_during_a_move)
 {
 	struct gpu_case *c = &self->c;
-	struct ibv_mr *mr = must(case_reg(c));
+	struct ibv_mr *mr;
 
+	if (pins())
+		skip_case("a pinned buffer does not move");
+	mr = must(case_reg(c));
 	ASSERT_TRUE(rdma_write(c, mr, 1));
-	if (!pins())
-		ASSERT_EQ(0, gpu_move(&c->buf, MRFD_GPU_SYSTEM, 500));
+	ASSERT_EQ(0, gpu_move(&c->buf, MRFD_GPU_SYSTEM, 500));
 	ASSERT_EQ(0, gpu_unbind());
 	ASSERT_TRUE(mapping_is_gone(c));
 	ASSERT_EQ(ENODEV, reg_errno(c));

@@ -160,11 +160,12 @@ TEST_F(buffer, revocable_import_gives_revoked_memory_back)
 
 TEST_F(buffer, revoke_during_a_move_takes_effect_after_it)
 {
-	ASSERT_EQ(0, move(self->buf.fd, 300));
+	ASSERT_EQ(0, move(self->buf.fd, DMABUF_TEST_MAX_DELAY));
 	ASSERT_EQ(EBUSY, move(self->buf.fd, 0));
 	take_memory(self->buf.fd);
 	ASSERT_EQ(PAGES, query(self->buf.fd).pages);
 	ASSERT_EQ(ENODEV, reg_errno(self, ALL_ACCESS));
+	signal_fences(self->buf.fd);
 	for (double end = deadline(5); now() < end && query(self->buf.fd).pages;)
 		usleep(100000);
 	ASSERT_EQ(0, query(self->buf.fd).pages);

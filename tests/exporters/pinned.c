@@ -8,6 +8,7 @@
  * The buffer is mapped for DMA or for the CPU.
  */
 #include "exporters/test_buffer.h"
+#include "lib/clock.h"
 #include "lib/depth.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -263,9 +264,18 @@ TEST_F(buffer, revoke_during_traffic_stops_it)
 	}
 }
 
-static void *take_back(void *fd)
+struct taking {
+	int fd;
+	struct span span;
+};
+
+static void *take_back(void *arg)
 {
-	take_memory((long)fd);
+	struct taking *t = arg;
+
+	t->span.begin = now();
+	take_memory(t->fd);
+	t->span.end = now();
 	return NULL;
 }
 
@@ -276,24 +286,29 @@ static void *take_back(void *fd)
 TEST_F_TIMEOUT(buffer, revoke_racing_with_dereg_spares_the_next_mr, 120)
 {
 	bool new_keys = device_can("new-keys");
-	int same = 0, races;
+	int same = 0, met = 0, races;
 
-	for (races = 0; races < depth(20, 60) || (!new_keys && !same); races++) {
+	for (races = 0; races < depth(20, 60) || met < 5 || (!new_keys && !same); races++) {
 		struct ibv_mr *mr = must(reg(self, RWA)), *next;
+		struct taking taking = { .fd = self->buf.fd };
 		uint32_t rkey = mr->rkey;
+		struct span dereg;
 		pthread_t thread;
 
-		ASSERT_EQ(0, pthread_create(&thread, NULL, take_back, (void *)(long)self->buf.fd));
+		ASSERT_EQ(0, pthread_create(&thread, NULL, take_back, &taking));
 		usleep(random() % 300);
+		dereg.begin = now();
 		mr_close(mr);
+		dereg.end = now();
 		next = memory_reg(&self->vgem, self->pair.pd, RWA);
 		same += next->rkey == rkey;
 		ASSERT_EQ(0, pthread_join(thread, NULL));
 		ASSERT_TRUE(is_at(self, next, self->vgem.cpu));
 		mr_close(next);
 		buffer_replace(self, 0);
+		met += spans_overlap(&taking.span, &dereg);
 	}
-	TH_LOG("%d of %d keys went to the next MR", same, races);
+	TH_LOG("%d of %d revokes met a dereg, %d keys went to the next MR", met, races, same);
 }
 
 TEST_HARNESS_MAIN

@@ -295,9 +295,12 @@ static bool card_carries(struct card *c, uint32_t seed)
 
 static bool card_is_refused(struct card *c)
 {
+	fill(c->host.cpu, SIZE, 1001);
+	memory_mark(&c->host);
 	memory_mark(&c->buf);
 	return card_op(c, IBV_WR_RDMA_WRITE) == IBV_WC_REM_ACCESS_ERR &&
-	       card_op(c, IBV_WR_RDMA_READ) == IBV_WC_REM_ACCESS_ERR && memory_untouched(&c->buf);
+	       card_op(c, IBV_WR_RDMA_READ) == IBV_WC_REM_ACCESS_ERR &&
+	       memory_untouched(&c->host) && memory_untouched(&c->buf);
 }
 
 static void only_its_own_card_needs_it(struct __test_metadata *_metadata, struct card *c,

@@ -76,7 +76,7 @@ static void begin_traffic(FIXTURE_DATA(second) *self)
 /* It has gone: from here on no byte arrives, and the first function goes on. */
 static void traffic_has_ended(struct __test_metadata *_metadata, FIXTURE_DATA(second) *self)
 {
-	memory_mark(&self->w.buf);
+	ways_mark(&self->w);
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, ways_end_writing(&self->w));
 	EXPECT_TRUE(memory_untouched(&self->w.buf));
 	EXPECT_TRUE(ways_refused(&self->w));

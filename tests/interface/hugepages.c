@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
+/* runs: quick debug; guest: smp; devices: rxe */
 /* runs: full debug-full; devices: connectx */
 /*
  * A huge page that a registration takes for a hole belongs to nobody else, and goes back to
@@ -14,6 +14,7 @@
  * need it, it goes back to where it came from, also if the registration has failed.  Each
  * case takes more pages than its mount has, so a count that is wrong by one is found.
  */
+#include "lib/clock.h"
 #include "lib/device.h"
 #include "lib/harness.h"
 #include "lib/hugepages.h"
@@ -293,25 +294,30 @@ TEST_F(hole, pages_reserved_by_a_mapping_count_once)
 struct toucher {
 	pthread_barrier_t barrier;
 	uint8_t *p;
-	int rounds;
+	bool over;
+	struct span span;
 };
 
 static void *touch_in_turn(void *arg)
 {
 	struct toucher *t = arg;
 
-	for (int i = 0; i < t->rounds; i++) {
+	for (;;) {
 		pthread_barrier_wait(&t->barrier);
+		if (t->over)
+			return NULL;
+		t->span.begin = now();
 		touch(t->p, PAGES);
+		t->span.end = now();
 		pthread_barrier_wait(&t->barrier);
 	}
-	return NULL;
 }
 
 /* A page fault and a registration fill the same hole; only one of them may count. */
 TEST_F(hole, hole_filled_by_reg_and_fault_counts_once)
 {
-	struct toucher t = { .rounds = 50 };
+	struct toucher t = { .over = false };
+	int rounds = 0, met = 0;
 	pthread_t thread;
 
 	self->fd = new_file(self, PAGES);
@@ -319,17 +325,25 @@ TEST_F(hole, hole_filled_by_reg_and_fault_counts_once)
 	ASSERT_TRUE(as_before(self));
 	ASSERT_EQ(0, pthread_barrier_init(&t.barrier, NULL, 2));
 	ASSERT_EQ(0, pthread_create(&thread, NULL, touch_in_turn, &t));
-	for (int i = 0; i < t.rounds; i++) {
+	for (; rounds < 50 || met < 5; rounds++) {
+		struct span registration;
+
 		pthread_barrier_wait(&t.barrier);
+		registration.begin = now();
 		self->mr = must(reg(self, PAGES));
+		registration.end = now();
 		pthread_barrier_wait(&t.barrier);
+		met += spans_overlap(&registration, &t.span);
 		ASSERT_TRUE(in_use(self, variant, PAGES));
 		dereg(self);
 		resize(self->fd, 0);
 		ASSERT_TRUE(as_before(self));
 		resize(self->fd, PAGES);
 	}
+	t.over = true;
+	pthread_barrier_wait(&t.barrier);
 	ASSERT_EQ(0, pthread_join(thread, NULL));
+	TH_LOG("%d of %d faults met a registration", met, rounds);
 	munmap(t.p, PAGES * HUGE_PAGE);
 }
 

@@ -3,8 +3,20 @@
 #ifndef LIB_CLOCK_H
 #define LIB_CLOCK_H
 
+#include <stdbool.h>
+
 double now(void);
 long ms_since(double began);
+
+/* When something began and ended; two that overlap have met. */
+struct span {
+	double begin, end;
+};
+
+static inline bool spans_overlap(const struct span *a, const struct span *b)
+{
+	return a->begin < b->end && b->begin < a->end;
+}
 
 /*
  * A bound ends what hangs; it must not judge the speed of a machine.  A case names the

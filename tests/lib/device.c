@@ -207,6 +207,33 @@ void device_delete_exec(void)
 	_exit(127);
 }
 
+unsigned long device_counter(const char *name)
+{
+	char path[256];
+	unsigned long value;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%d/hw_counters/%s",
+		 device_name(), PORT, name);
+	f = must(fopen(path, "r"));
+	if (fscanf(f, "%lu", &value) != 1)
+		fail_case("read %s", path);
+	fclose(f);
+	return value;
+}
+
+void device_wait_for_counter(const char *name, unsigned long value)
+{
+	double end = deadline(20);
+
+	while (device_counter(name) < value) {
+		if (now() > end)
+			fail_case("%s is %lu, and does not get to %lu", name, device_counter(name),
+				  value);
+		usleep(1000);
+	}
+}
+
 void device_print_counters(void)
 {
 	char command[256];

@@ -87,6 +87,9 @@ bool device_gets_ready(void);
 /* "rdma link": true if it succeeds.  A delete takes the device from who has it open. */
 bool device_add(void);
 void device_delete_exec(void) __attribute__((noreturn));
+/* A hardware counter of the port, such as "rcvd_pkts"; the second waits until it has this VALUE. */
+unsigned long device_counter(const char *name);
+void device_wait_for_counter(const char *name, unsigned long value);
 /* Print the port's counters that are not 0 to stderr. */
 void device_print_counters(void);
 

@@ -103,6 +103,8 @@ static void post_receive(struct end *e, struct lane *l, unsigned int slot)
 	};
 
 	l->receives |= 1u << slot;
+	if (!l->blind)
+		memset(l->buf.cpu + RECEIVED + slot * MESSAGE, 0, MESSAGE);
 	if (ibv_post_recv(l->qp, &wr, &bad))
 		l->receives &= ~(1u << slot);	/* the QP is in the error state */
 }
@@ -201,6 +203,8 @@ static void post_request(struct end *e, struct lane *l, enum request what)
 		wr.wr.rdma.rkey = l->remote_rkey;
 	}
 	l->under_way |= 1u << what;
+	if (what == A_READ && !l->blind)
+		memset(l->buf.cpu + FETCHED, 0, LENGTH);
 	if (ibv_post_send(l->qp, &wr, &bad))
 		l->under_way &= ~(1u << what);
 }

@@ -78,6 +78,10 @@ bool ways_carry(struct ways *w, struct ibv_mr *mr, struct memory *m, uint32_t se
 
 bool ways_refused(struct ways *w)
 {
+	/* Each has bytes that the others do not have, or nobody would see them move. */
+	fill(w->host.cpu, SIZE, 1001);
+	fill(w->buf.cpu, SIZE, 1002);
+	memory_mark(&w->host);
 	memory_mark(&w->buf);
 	memory_mark(&w->plain);
 	return ways_op(w, IBV_WR_RDMA_WRITE, w->host_mr, &w->host, w->mr, &w->buf) ==
@@ -86,9 +90,11 @@ bool ways_refused(struct ways *w)
 		       IBV_WC_REM_ACCESS_ERR &&
 	       ways_op(w, IBV_WR_RDMA_WRITE, w->mr, &w->buf, w->plain_mr, &w->plain) ==
 		       IBV_WC_LOC_PROT_ERR &&
-	       memory_untouched(&w->buf) && memory_untouched(&w->plain);
+	       memory_untouched(&w->host) && memory_untouched(&w->buf) &&
+	       memory_untouched(&w->plain);
 }
 
+/* The same bytes each time: see ways_mark(). */
 static void *write_on(void *arg)
 {
 	struct ways *w = arg;
@@ -114,6 +120,12 @@ void ways_begin_writing(struct ways *w)
 	errno = 0;
 	if (w->writer.writes < SOME)
 		fail_case("no traffic");
+}
+
+void ways_mark(struct ways *w)
+{
+	fill(w->buf.cpu, SIZE, 1003);
+	memory_mark(&w->buf);
 }
 
 enum ibv_wc_status ways_end_writing(struct ways *w)

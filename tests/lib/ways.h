@@ -54,6 +54,8 @@ bool ways_refused(struct ways *w);
 
 /* Returns when a thread has written by mr some times; it goes on until the first error. */
 void ways_begin_writing(struct ways *w);
+/* From here on each byte that the thread writes is seen by memory_untouched() of buf. */
+void ways_mark(struct ways *w);
 /* The error. */
 enum ibv_wc_status ways_end_writing(struct ways *w);
 

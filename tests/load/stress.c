@@ -189,19 +189,18 @@ static bool returned(const struct counts *before, const struct counts *now, bool
  */
 static bool counts_return(const struct counts *before)
 {
-	struct counts now, last = { .nr_slabs = 0 };
+	struct counts counts, last = { .nr_slabs = 0 };
 
-	for (int i = 0; i < 30; i++) {
-		count_all(&now);
+	for (double end = deadline(15); now() < end; usleep(500000)) {
+		count_all(&counts);
 		for (int s = 0; s < last.nr_slabs; s++)
-			if (last.slab[s].objects < now.slab[s].objects)
-				now.slab[s].objects = last.slab[s].objects;
-		last = now;
-		if (returned(before, &now, false))
+			if (last.slab[s].objects < counts.slab[s].objects)
+				counts.slab[s].objects = last.slab[s].objects;
+		last = counts;
+		if (returned(before, &counts, false))
 			return true;
-		usleep(500000);
 	}
-	return returned(before, &now, true);
+	return returned(before, &last, true);
 }
 
 static void print_file(const char *path)

@@ -91,7 +91,8 @@ static void *wait_for_loss(void *arg)
 /* Something is wrong, and a loss would excuse it: let the thread above see it. */
 static void look_for_loss(void)
 {
-	usleep(500000);
+	for (double end = deadline(5); now() < end;)
+		usleep(10000);
 }
 
 /* End the worker: the case has failed. */

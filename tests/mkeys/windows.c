@@ -278,17 +278,16 @@ TEST_F(window, rereg_of_access_shuts_the_window_if_the_key_changes_or_is_einval)
 /* A device may give the number of a key to the next region, in another PD too. */
 TEST_F(window, window_does_not_reach_a_reused_key)
 {
-	struct ibv_pd *pd = must(ibv_alloc_pd(self->e.ctx));
-	struct ibv_mw *mw = open_window(self, IBV_MW_TYPE_1);
 	uint32_t lkey = self->mr->lkey;
 	struct ibv_mr *mr[TRIES];
+	struct ibv_pd *pd;
+	struct ibv_mw *mw;
 	int n;
 
-	if (device_can("window-holds")) {
-		ASSERT_EQ(0, ibv_dealloc_mw(mw));
-		pd_close(pd);
-		return;		/* the region cannot end before the window */
-	}
+	if (device_can("window-holds"))
+		skip_case("the region cannot end before the window");
+	pd = must(ibv_alloc_pd(self->e.ctx));
+	mw = open_window(self, IBV_MW_TYPE_1);
 	mr_close(self->mr);
 	self->mr = NULL;
 	n = reg_until_number(&self->buf, pd, lkey, mr);

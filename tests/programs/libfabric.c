@@ -14,6 +14,7 @@
  * the C library.  A thread that is in such a function, as one that ends is, then returns into
  * the middle of a new instruction: seen once, SIGSEGV in libc.  So the cache is off.
  */
+#include "lib/clock.h"
 #include "lib/device.h"
 #include "lib/gpu.h"
 #include "lib/harness.h"
@@ -31,7 +32,7 @@
 
 #define SIZE (64 * PAGE)
 #define PORT "7471"
-#define SECONDS_10 10000
+#define TIMEOUT_MS (10000 * patience())
 #define EVERYTHING (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 
 /* fi() is like must(), for functions that return 0 or a negative errno. */
@@ -133,7 +134,7 @@ static struct fi_info *event(struct fid_eq *eq, uint32_t wanted)
 	struct fi_eq_cm_entry entry = {};
 	struct fi_eq_err_entry err = {};
 	uint32_t event;
-	ssize_t n = fi_eq_sread(eq, &event, &entry, sizeof(entry), SECONDS_10, 0);
+	ssize_t n = fi_eq_sread(eq, &event, &entry, sizeof(entry), TIMEOUT_MS, 0);
 
 	if (n == -FI_EAVAIL) {
 		fi_eq_readerr(eq, &err, 0);
@@ -231,7 +232,7 @@ static void complete(struct end *end)
 {
 	struct fi_cq_msg_entry entry;
 	struct fi_cq_err_entry err = {};
-	ssize_t n = fi_cq_sread(end->cq, &entry, 1, NULL, SECONDS_10);
+	ssize_t n = fi_cq_sread(end->cq, &entry, 1, NULL, TIMEOUT_MS);
 
 	if (n == -FI_EAVAIL) {
 		fi_cq_readerr(end->cq, &err, 0);

@@ -35,10 +35,10 @@ FIXTURE_TEARDOWN(duplicate)
 	ends_close(&self->e);
 }
 
-/* The next request has this PSN. */
-static void go_back_to(FIXTURE_DATA(duplicate) *self, uint32_t psn)
+/* The next request has this PSN.  A peer that shall not answer gets a SHORT_TIMEOUT. */
+static void go_back_to(FIXTURE_DATA(duplicate) *self, uint32_t psn, uint8_t timeout)
 {
-	pair_connect_end(&self->e.pair, 0, IBV_MTU_1024, psn, SHORT_TIMEOUT);
+	pair_connect_end(&self->e.pair, 0, IBV_MTU_1024, psn, timeout);
 	memset(self->e.here.cpu, 0, SIZE);
 }
 
@@ -77,7 +77,7 @@ TEST_F(duplicate, duplicate_read_is_answered)
 {
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, SIZE, self->e.peer->rkey));
 	for (int i = 0; i < 3; i++) {
-		go_back_to(self, 0);
+		go_back_to(self, 0, LONG_TIMEOUT);
 		ASSERT_EQ(IBV_WC_SUCCESS,
 			  read_of(self, self->e.there.iova, SIZE, self->e.peer->rkey));
 		ASSERT_TRUE(got(self, 0, SIZE));
@@ -90,7 +90,7 @@ TEST_F(duplicate, duplicate_read_by_window_is_answered)
 
 	bind(self, 0);
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, addr, PAGE, self->mw->rkey));
-	go_back_to(self, 0);
+	go_back_to(self, 0, LONG_TIMEOUT);
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, addr, PAGE, self->mw->rkey));
 	ASSERT_TRUE(got(self, WINDOW, PAGE));
 }
@@ -100,7 +100,7 @@ TEST_F(duplicate, duplicate_read_by_zero_based_window_is_answered)
 	bind(self, IBV_ACCESS_ZERO_BASED);
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, 0, PAGE, self->mw->rkey));
 	ASSERT_TRUE(got(self, WINDOW, PAGE));
-	go_back_to(self, 0);
+	go_back_to(self, 0, LONG_TIMEOUT);
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, 0, PAGE, self->mw->rkey));
 	ASSERT_TRUE(got(self, WINDOW, PAGE));
 }
@@ -113,7 +113,7 @@ TEST_F(duplicate, duplicate_read_does_not_move_past_its_window)
 	bind(self, 0);
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, addr, PAGE, self->mw->rkey));
 	for (int i = 1; i <= 4; i++) {
-		go_back_to(self, 0);
+		go_back_to(self, 0, SHORT_TIMEOUT);
 		ASSERT_NE(IBV_WC_SUCCESS, read_of(self, addr + i * 1024, 1024, self->mw->rkey));
 		ASSERT_FALSE(got(self, WINDOW + i * 1024, 1024));
 	}
@@ -123,7 +123,7 @@ TEST_F(duplicate, duplicate_zero_length_read_is_answered)
 {
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, 0, self->e.peer->rkey));
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, PAGE, self->e.peer->rkey));
-	go_back_to(self, 0);
+	go_back_to(self, 0, LONG_TIMEOUT);
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, 0, self->e.peer->rkey));
 }
 
@@ -131,7 +131,7 @@ TEST_F(duplicate, duplicate_read_is_answered_after_zero_length_read)
 {
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, PAGE, self->e.peer->rkey));
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, 0, self->e.peer->rkey));
-	go_back_to(self, 0);
+	go_back_to(self, 0, LONG_TIMEOUT);
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, PAGE, self->e.peer->rkey));
 	ASSERT_TRUE(got(self, 0, PAGE));
 }
@@ -147,10 +147,10 @@ TEST_F(duplicate, duplicate_read_of_deregistered_memory_breaks_no_connection)
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, PAGE, rkey));
 	mr_close(self->e.peer);
 	self->e.peer = NULL;
-	go_back_to(self, 0);
+	go_back_to(self, 0, SHORT_TIMEOUT);
 	ASSERT_NE(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, PAGE, rkey));
 	self->e.peer = memory_reg(&self->e.there, self->e.pd, ALL_ACCESS);
-	go_back_to(self, PAGE / 1024);
+	go_back_to(self, PAGE / 1024, LONG_TIMEOUT);
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, PAGE, self->e.peer->rkey));
 	ASSERT_TRUE(got(self, 0, PAGE));
 }
@@ -163,7 +163,7 @@ TEST_F(duplicate, middle_packets_of_a_read_are_a_bad_response)
 {
 	need("read-middles");
 	ASSERT_EQ(IBV_WC_SUCCESS, read_of(self, self->e.there.iova, SIZE, self->e.peer->rkey));
-	go_back_to(self, 1);
+	go_back_to(self, 1, LONG_TIMEOUT);
 	ASSERT_EQ(IBV_WC_BAD_RESP_ERR, read_of(self, self->e.there.iova + 1024, SIZE - 1024,
 					       self->e.peer->rkey));
 }

@@ -236,6 +236,41 @@ TEST_F(queue, bogus_producer_index_stays_within_the_queue)
 	ASSERT_GE(self->send.buf->index_mask, n);
 }
 
+/* Poll what there is. */
+static void drain(struct pair *p)
+{
+	struct ibv_wc wc[16];
+
+	while (ibv_poll_cq(p->cq, 16, wc) > 0)
+		;
+}
+
+/* The peer has no receive, so the request stays under way until the QP is in the error state. */
+TEST_F(queue, producer_index_moved_back_takes_no_request_back)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	unsigned long refused = device_counter("rcvd_rnr_err");
+	struct rxe_send_wqe *wqe = good_write(self);
+	struct ibv_wc wc;
+
+	wqe->wr.opcode = IBV_WR_SEND;
+	wqe->wr.wr_id = 5;
+	mapped_post(&self->send);
+	ring(self->e.pair.qp[0]);
+	device_wait_for_counter("rcvd_rnr_err", refused + 1);
+	self->send.buf->producer_index--;
+	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[0], &attr, IBV_QP_STATE));
+	ASSERT_EQ(IBV_WC_WR_FLUSH_ERR, wait_wc(&self->e.pair, &wc));
+	ASSERT_EQ(5, wc.wr_id);
+
+	/* The rest of the queue may count as posted; nothing of it belongs to a new connection. */
+	pair_connect(&self->e.pair, IBV_MTU_1024);
+	drain(&self->e.pair);
+	good_write(self);
+	ASSERT_EQ(IBV_WC_SUCCESS, does(self));
+	ASSERT_TRUE(written(self));
+}
+
 /* Writes into the queues what may make sense to the kernel, and what may not. */
 struct scribbler {
 	atomic_bool over;
@@ -296,14 +331,6 @@ static void post_anything(FIXTURE_DATA(queue) *self, uint64_t *random)
 	recv->dma.sge[0] = (struct rxe_sge){ self->e.there.iova, SIZE, self->e.peer->lkey };
 	mapped_post(&self->recv);
 	ring(self->e.pair.qp[0]);
-}
-
-static void drain(struct pair *p)
-{
-	struct ibv_wc wc[16];
-
-	while (ibv_poll_cq(p->cq, 16, wc) > 0)
-		;
 }
 
 TEST_F_TIMEOUT(queue, random_writes_to_queues_break_no_other_qp, 300)

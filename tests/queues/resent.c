@@ -95,32 +95,6 @@ static void hold_packets(void)
 	run("ip neigh del " NEIGHBOUR " dev eth0");
 }
 
-static unsigned long counter(const char *name)
-{
-	char path[256];
-	unsigned long value;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/hw_counters/%s",
-		 device_name(), name);
-	f = must(fopen(path, "r"));
-	if (fscanf(f, "%lu", &value) != 1)
-		fail_case("read %s", path);
-	fclose(f);
-	return value;
-}
-
-static void wait_for_counter(const char *name, unsigned long value)
-{
-	double end = deadline(20);
-
-	while (counter(name) < value) {
-		if (now() > end)
-			fail_case("%s is %lu, and does not get to %lu", name, counter(name), value);
-		usleep(1000);
-	}
-}
-
 /* The address of the case's end, by the device's IPv4 address. */
 static void find_far(FIXTURE_DATA(resent) *self)
 {
@@ -263,7 +237,7 @@ static void answer(FIXTURE_DATA(resent) *self, uint8_t opcode, unsigned int psn,
 		   size_t n)
 {
 	const size_t size = HEADERS + 4 + n;
-	unsigned long before = counter("rcvd_pkts");
+	unsigned long before = device_counter("rcvd_pkts");
 	const struct frame *to = &self->frame;
 	struct frame f = *to;
 
@@ -283,7 +257,7 @@ static void answer(FIXTURE_DATA(resent) *self, uint8_t opcode, unsigned int psn,
 	memcpy(f.rest + 4 + n, &(uint32_t){ icrc(&f, size) }, 4);
 	if (send(self->wire, &f, size + 4, 0) != (ssize_t)size + 4)
 		fail_case("send an answer");
-	wait_for_counter("rcvd_pkts", before + 1);
+	device_wait_for_counter("rcvd_pkts", before + 1);
 }
 
 /* All up to this PSN has come. */
@@ -322,8 +296,8 @@ static void acknowledge_late(FIXTURE_DATA(resent) *self, unsigned int psn)
 	post_send(self, SHORT);
 	take_until(self, LONG + SHORT - 1, 1);
 	hold_packets();
-	sent = counter("sent_pkts");
-	wait_for_counter("sent_pkts", sent + UNDER_WAY);
+	sent = device_counter("sent_pkts");
+	device_wait_for_counter("sent_pkts", sent + UNDER_WAY);
 	acknowledge(self, psn);
 	let_packets_through();
 	take_until(self, LONG + SHORT - 1, 3);
