@@ -401,6 +401,17 @@ class JoinTest(JoinedTest):
         self.assertEqual((newer / 'drivers/a.c').read_text(),
                          lines('long').replace('int line_4;', 'char line_4;'))
 
+    def test_mails_of_libfabric_and_ucx_go_to_their_lists(self):
+        for name, to in (('libfabric', 'ofiwg@lists.openfabrics.org'),
+                         ('ucx', 'ucx-group@elist.ornl.gov')):
+            (self.project / name).mkdir()
+            self.env[f'{name.upper()}_SRC'] = str(self.upstream)
+            self.write(self.project, {f'patches/{name}/0001-a-Make-line-two-long.patch': EDIT,
+                                      f'patches/{name}/cover.md': COVER})
+            self.made('series', name)
+            for mail in (self.project / 'build/series' / name).glob('*.patch'):
+                self.assertIn(f'To: {to}\n', mail.read_text(), mail)
+
     # runs: full
     def test_cover_letter_has_text_and_diffstat(self):
         self.script('series', '--signoff', 'A Tester <a@example.org>', 'linux')
