@@ -44,6 +44,11 @@ static uint64_t ack_timeout(const struct qp *qp)
 	return t ? 4096ull << (t < ACK_TIMEOUT_LEAST ? ACK_TIMEOUT_LEAST : t) : 0;
 }
 
+void completer_wait_anew(struct qp *qp)
+{
+	qp->req.deadline = loop_now(qp->hca->loop) + ack_timeout(qp);
+}
+
 /* The oldest WQE that is not complete ends with an error. */
 static void fail_oldest(struct qp *qp, u8 syndrome)
 {
@@ -65,7 +70,7 @@ static void go_back(struct qp *qp)
 		return;
 	}
 	r->retries--;
-	r->deadline = loop_now(qp->hca->loop) + ack_timeout(qp);
+	completer_wait_anew(qp);
 	requester_seek(qp, r->acked_psn);
 	requester_run(qp);
 }
@@ -89,7 +94,7 @@ static void progress(struct qp *qp, uint32_t psn)
 	r->retries = qp->retry_count;
 	r->rnr_retries = qp->rnr_retry;
 	r->lost = false;
-	r->deadline = loop_now(qp->hca->loop) + ack_timeout(qp);
+	completer_wait_anew(qp);
 	if (psn_diff(psn, r->psn) > 0)
 		requester_seek(qp, psn);
 }
@@ -266,7 +271,7 @@ static void receive_response(struct qp *qp, const struct packet *p)
 	if (result == MKEY_ABSENT) {
 		/* First, because the fault may be over when this returns. */
 		r->fault_response = true;
-		if (r->waits_fault || requester_fault(qp, &fault))
+		if (r->waits_fault || requester_fault(qp, p->psn, &fault))
 			return;
 		r->fault_response = false;
 	}
@@ -275,7 +280,7 @@ static void receive_response(struct qp *qp, const struct packet *p)
 		requester_complete(qp);
 		return;
 	}
-	r->fault_failed = false;
+	requester_found(r, p->psn);
 	u->received += wqe_is_atomic(u->wqe) ? 0 : p->length;
 	u->done = p->psn == u->last_psn;
 	progress(qp, (p->psn + 1) & PSN_MASK);
@@ -344,7 +349,7 @@ static void rnr_expired(struct timer *t)
 	struct requester *r = &qp->req;
 
 	r->waits_rnr = false;
-	r->deadline = loop_now(qp->hca->loop) + ack_timeout(qp);
+	completer_wait_anew(qp);
 	requester_run(qp);
 }
 

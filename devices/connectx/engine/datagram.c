@@ -91,7 +91,7 @@ static int send_packet(struct qp *qp, struct wqe *w)
 	case MKEY_OK:
 		break;
 	case MKEY_ABSENT:
-		if (requester_fault(qp, &fault)) {
+		if (requester_fault(qp, r->psn, &fault)) {
 			link_packet_free(qp->hca->link, p);
 			return -EAGAIN;
 		}
@@ -100,7 +100,7 @@ static int send_packet(struct qp *qp, struct wqe *w)
 		link_packet_free(qp->hca->link, p);
 		return MLX5_CQE_SYNDROME_LOCAL_PROT_ERR;
 	}
-	r->fault_failed = false;
+	requester_found(r, r->psn);
 	fill(qp, w, p);
 	r->psn = (r->psn + 1) & PSN_MASK;
 	link_send(qp->hca->link, p);

@@ -77,6 +77,7 @@ struct requester {
 	bool waits_rnr, waits_fault;
 	bool fault_response;		/* responses were dropped: ask for them again */
 	bool fault_failed;		/* the page did not come: if it is absent still, an error */
+	uint32_t fault_psn;		/* of the packet or response that the last fault is of */
 	uint64_t deadline;		/* when the oldest packet is lost; the timer may be early */
 	struct timer retry, rnr;
 	struct work work;
@@ -113,8 +114,8 @@ struct responder {
 	struct packet *stalled;		/* it, or NULL if it was not kept */
 	bool dropped;			/* packets, since then: they are asked for again */
 	bool waits_fault;
-	bool fault_failed;		/* as that of the requester */
-	uint32_t fault_psn;		/* of the packet or response that the last fault is of */
+	bool fault_failed;		/* as those of the requester */
+	uint32_t fault_psn;
 	uint16_t taken;			/* own receive queue: consumer */
 	struct work work;
 };

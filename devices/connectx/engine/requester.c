@@ -185,15 +185,23 @@ static void run_local(struct qp *qp, struct unacked *u)
 	requester_complete(qp);
 }
 
-bool requester_fault(struct qp *qp, const struct mkey_fault *fault)
+bool requester_fault(struct qp *qp, uint32_t psn, const struct mkey_fault *fault)
 {
 	struct requester *r = &qp->req;
 
-	if (r->fault_failed)
+	if (r->fault_failed && r->fault_psn == psn)
 		return false;
 	r->waits_fault = true;
+	r->fault_failed = false;
+	r->fault_psn = psn;
 	transport_fault(qp, FAULT_REQUESTER, fault);
 	return true;
+}
+
+void requester_found(struct requester *r, uint32_t psn)
+{
+	if (r->fault_psn == psn)
+		r->fault_failed = false;
 }
 
 /* The BTH opcode of a packet of a send or write. */
@@ -262,13 +270,13 @@ static bool send_data(struct qp *qp, struct unacked *u, uint64_t *bytes)
 	result = transport_gather(qp, w, r->offset, p->payload, len, &fault);
 	if (result != MKEY_OK) {
 		link_packet_free(qp->hca->link, p);
-		if (result == MKEY_DENIED || !requester_fault(qp, &fault)) {
+		if (result == MKEY_DENIED || !requester_fault(qp, r->psn, &fault)) {
 			u->syndrome = MLX5_CQE_SYNDROME_LOCAL_PROT_ERR;
 			requester_complete(qp);
 		}
 		return false;
 	}
-	r->fault_failed = false;
+	requester_found(r, r->psn);
 	p->length = len;
 	p->ack_request = qp->service != QP_UC && (last || r->psn % ACK_EVERY == ACK_EVERY - 1);
 	p->solicited = last && w->solicited;
@@ -478,6 +486,7 @@ void requester_fault_over(struct qp *qp, bool failed)
 		return;
 	r->waits_fault = false;
 	r->fault_failed = failed;
+	completer_wait_anew(qp);
 	if (r->fault_response) {
 		r->fault_response = false;
 		requester_seek(qp, r->acked_psn);

@@ -35,6 +35,11 @@ struct request {
 	bool first, last;
 };
 
+u8 responder_rnr(const struct qp *qp)
+{
+	return AETH_RNR_NAK | (qp->min_rnr_timer & 0x1f);
+}
+
 void responder_answer(struct qp *qp, struct packet *p, u8 syndrome, uint32_t psn)
 {
 	struct responder *r = &qp->resp;
@@ -187,7 +192,7 @@ void responder_advance(struct qp *qp, uint32_t packets)
 
 static void answer_rnr(struct qp *qp, struct packet *p)
 {
-	responder_answer(qp, p, AETH_RNR_NAK | (qp->min_rnr_timer & 0x1f), p->psn);
+	responder_answer(qp, p, responder_rnr(qp), p->psn);
 }
 
 /* The message has no receive WQE: come again (IBA 9.7.5.2.8). */
@@ -205,6 +210,20 @@ static void not_ready(struct qp *qp, struct packet *p)
 	answer_rnr(qp, p);
 }
 
+/* A request that was executed already (IBA 9.7.5.1.4). */
+static void receive_duplicate(struct qp *qp, struct packet *p)
+{
+	u8 op = packet_operation(p);
+
+	if (op == IB_READ_REQUEST || op_is_atomic(op))
+		responder_repeat(qp, p);
+	else if (p->ack_request)
+		/* Its own PSN, not the latest: that would say that later reads were answered. */
+		responder_answer(qp, p, AETH_ACK, p->psn);
+	else
+		link_packet_free(qp->hca->link, p);
+}
+
 /*
  * A packet, while an earlier one waits for its page.  If it is that one again, a timeout has
  * cost the requester one of its retries; an RNR NAK spares it the next ones, as page faults
@@ -216,6 +235,10 @@ static void receive_stalled(struct qp *qp, struct packet *p)
 
 	if (qp->service != QP_UC && p->psn == r->psn && !r->pending) {
 		answer_rnr(qp, p);
+		return;
+	}
+	if (qp->service != QP_UC && psn_diff(p->psn, r->psn) < 0) {
+		receive_duplicate(qp, p);
 		return;
 	}
 	if (psn_diff(p->psn, r->psn) > 0)
@@ -480,14 +503,8 @@ static void receive_reliable(struct qp *qp, struct packet *p)
 			responder_put_off(qp, p);
 		else
 			link_packet_free(qp->hca->link, p);
-	} else if (packet_operation(p) == IB_READ_REQUEST ||
-		   op_is_atomic(packet_operation(p))) {
-		responder_repeat(qp, p);
-	} else if (p->ack_request) {
-		/* Its own PSN, not the latest: that would say that later reads were answered. */
-		responder_answer(qp, p, AETH_ACK, p->psn);
 	} else {
-		link_packet_free(qp->hca->link, p);
+		receive_duplicate(qp, p);
 	}
 }
 

@@ -199,27 +199,6 @@ static bool repeats(const struct qp *qp, const struct resp_resource *e, const st
 	       p->dma_length == e->length - skipped;
 }
 
-void responder_repeat(struct qp *qp, struct packet *p)
-{
-	struct responder *r = &qp->resp;
-
-	for (unsigned int i = 0; i < QP_READS; i++) {
-		struct resp_resource *e = &r->resource[i];
-		uint32_t from;
-
-		if (!repeats(qp, e, p, &from))
-			continue;
-		if (!e->pending)
-			r->pending++;
-		if (!e->pending || e->next > from)
-			e->start = e->next = from;
-		e->pending = true;
-		break;
-	}
-	link_packet_free(qp->hca->link, p);
-	answer(qp);
-}
-
 /* The oldest that is not answered. */
 static struct resp_resource *oldest_pending(struct responder *r)
 {
@@ -230,6 +209,48 @@ static struct resp_resource *oldest_pending(struct responder *r)
 			return e;
 	}
 	return NULL;
+}
+
+/* Make pending again what P repeats: it, or NULL. */
+static struct resp_resource *repeat(struct qp *qp, const struct packet *p, uint32_t *from)
+{
+	struct responder *r = &qp->resp;
+
+	for (unsigned int i = 0; i < QP_READS; i++) {
+		struct resp_resource *e = &r->resource[i];
+
+		if (!repeats(qp, e, p, from))
+			continue;
+		if (!e->pending)
+			r->pending++;
+		if (!e->pending || e->next > *from)
+			e->start = e->next = *from;
+		e->pending = true;
+		return e;
+	}
+	return NULL;
+}
+
+/*
+ * A timeout has cost the requester one of its retries.  If what it asks for waits for its page,
+ * an RNR NAK spares it the next ones, as of a packet that waits.
+ */
+void responder_repeat(struct qp *qp, struct packet *p)
+{
+	struct responder *r = &qp->resp;
+	uint32_t from;
+	struct resp_resource *e = repeat(qp, p, &from);
+
+	answer(qp);
+	if (!qp_can_receive(qp) || !r->waits_fault || !e || e != oldest_pending(r) ||
+	    e->next != from) {
+		link_packet_free(qp->hca->link, p);
+		return;
+	}
+	transport_reply(qp, p, IB_ACK, p->psn);
+	p->syndrome = responder_rnr(qp);
+	p->msn = r->msn;
+	link_send(qp->hca->link, p);
 }
 
 static void answered(struct responder *r, struct resp_resource *e)

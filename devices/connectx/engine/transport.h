@@ -84,14 +84,18 @@ static inline bool wqe_has_response(const struct wqe *w)
 void requester_complete(struct qp *qp);
 /* Send from PSN on. */
 void requester_seek(struct qp *qp, uint32_t psn);
-/* The requester found a page absent: false if that is now an error. */
-bool requester_fault(struct qp *qp, const struct mkey_fault *fault);
+/* The page of this packet or response is absent: false if that is now an error. */
+bool requester_fault(struct qp *qp, uint32_t psn, const struct mkey_fault *fault);
+/* It is not. */
+void requester_found(struct requester *r, uint32_t psn);
 
 /* completer.c */
 void completer_init(struct qp *qp);	/* timers */
 void completer_start_timer(struct qp *qp);	/* something was sent */
+void completer_wait_anew(struct qp *qp);	/* the answer may take as long again */
 
 /* responder.c */
+u8 responder_rnr(const struct qp *qp);	/* AETH_SYNDROME: come again */
 /* A response AETH_SYNDROME for the request P, which is taken; after reads that are pending. */
 void responder_answer(struct qp *qp, struct packet *p, u8 syndrome, uint32_t psn);
 /* NAK a request, which is taken, and end the QP's service.  UC: drop the message. */

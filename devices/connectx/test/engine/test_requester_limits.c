@@ -116,6 +116,66 @@ static void longest_read_is_alone_in_flight(void **state)
 	world_end();
 }
 
+static void read_response(uint32_t psn)
+{
+	respond(IB_READ_RESP_ONLY, psn, AETH_ACK, 8, 0);
+}
+
+/* The page of a response does not come; the send behind the read finds its own. */
+static void failed_fault_of_a_response_fails_the_read(void **state)
+{
+	world_new(QP_RC, QP_RC, 10);
+	fake_mkeys[0].absent[1] = true;
+	post(0, MLX5_OPCODE_RDMA_READ, FAKE_PAGE, 0, 8);
+	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
+	expect("READ 10+0:8, SEND_ONLY 11:1");
+	read_response(10);
+	resolve(FAULT_REQUESTER, true);
+	expect("READ 10+0:8, SEND_ONLY 11:1");
+	read_response(10);
+	expect("#0=4, #1=5");
+	assert_int_equal(1, faults[FAULT_REQUESTER].count);
+	world_end();
+}
+
+/* The page of a send does not come; that of the response before it may. */
+static void failed_fault_of_a_send_fails_no_read(void **state)
+{
+	world_new(QP_RC, QP_RC, 10);
+	fake_mkeys[0].absent[2] = true;
+	post(0, MLX5_OPCODE_RDMA_READ, FAKE_PAGE, 0, 8);
+	post(0, MLX5_OPCODE_SEND, 2 * FAKE_PAGE, 0, 1);
+	expect("READ 10+0:8");
+	fake_mkeys[0].absent[1] = true;
+	read_response(10);
+	assert_int_equal(1, faults[FAULT_REQUESTER].count);
+	resolve(FAULT_REQUESTER, true);
+	expect("READ 10+0:8");
+	read_response(10);
+	assert_int_equal(2, faults[FAULT_REQUESTER].count);
+	resolve(FAULT_REQUESTER, false);
+	expect("READ 10+0:8");
+	read_response(10);
+	expect("#0:8, #1=4");
+	world_end();
+}
+
+/* What was sent before a page fault has its whole time again after it. */
+static void page_fault_costs_no_retry(void **state)
+{
+	world_new(QP_RC, QP_RC, 10);
+	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
+	expect("SEND_ONLY 10:1");
+	fake_mkeys[0].absent[1] = true;
+	post(0, MLX5_OPCODE_SEND, FAKE_PAGE, 0, 1);
+	expect("");
+	fake_loop.now = qps[0].req.deadline - 1;
+	resolve(FAULT_REQUESTER, false);
+	expect("SEND_ONLY 11:1");
+	assert_true(qps[0].req.deadline > fake_loop.now + 1);
+	world_end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -126,6 +186,9 @@ int main(void)
 		cmocka_unit_test(long_turn_ends_after_one_packet),
 		cmocka_unit_test(reads_in_flight_are_limited),
 		cmocka_unit_test(longest_read_is_alone_in_flight),
+		cmocka_unit_test(failed_fault_of_a_response_fails_the_read),
+		cmocka_unit_test(failed_fault_of_a_send_fails_no_read),
+		cmocka_unit_test(page_fault_costs_no_retry),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

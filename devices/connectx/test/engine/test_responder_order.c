@@ -227,6 +227,42 @@ static void write_waits_for_the_fault_of_an_answered_read(void **state)
 	}
 }
 
+/* The requester may have asked again because its own page was absent. */
+static void repeated_request_is_answered_while_a_packet_stalls(void **state)
+{
+	const struct step read = { IB_READ_REQUEST, 10, 0, 10, V(0) };
+
+	world_new(QP_RC, QP_RC, 10);
+	fake_mkeys[1].absent[1] = true;
+	give_rc(read);
+	give_rc((struct step) { IB_WRITE_ONLY, 11, 1, 1, V(FAKE_PAGE) });
+	expect("ONLY 10:10");
+	give_rc(read);
+	expect("ONLY 10:10");
+	resolve(FAULT_RESPONDER, false);
+	expect("ACK 11");
+	world_end();
+}
+
+/* The requester's timer runs while the page is on its way. */
+static void repeated_read_that_waits_for_its_page_is_an_rnr_nak(void **state)
+{
+	const struct step read = { IB_READ_REQUEST, 10, 0, 10, V(FAKE_PAGE) };
+
+	world_new(QP_RC, QP_RC, 10);
+	fake_mkeys[1].absent[1] = true;
+	give_rc(read);
+	expect("");
+	for (int i = 0; i < 3; i++) {
+		give_rc(read);
+		expect("RNR12 10");
+	}
+	assert_int_equal(1, faults[FAULT_RESPONDER].count);
+	resolve(FAULT_RESPONDER, false);
+	expect("ONLY 10:10");
+	world_end();
+}
+
 /* The requester was faster than the NAK that was owed: an ACK is due, no NAK. */
 static void send_repeated_before_the_owed_nak_is_acked(void **state)
 {
@@ -359,6 +395,8 @@ int main(void)
 		cmocka_unit_test(no_response_overtakes_a_read),
 		cmocka_unit_test(naks_wait_for_earlier_reads),
 		cmocka_unit_test(write_waits_for_the_fault_of_an_answered_read),
+		cmocka_unit_test(repeated_request_is_answered_while_a_packet_stalls),
+		cmocka_unit_test(repeated_read_that_waits_for_its_page_is_an_rnr_nak),
 		cmocka_unit_test(send_repeated_before_the_owed_nak_is_acked),
 		cmocka_unit_test(repeated_read_goes_on_where_it_is_asked),
 		cmocka_unit_test(duplicate_read_of_memory_that_is_gone_is_no_error),
