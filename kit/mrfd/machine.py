@@ -135,7 +135,8 @@ def kvm_works(kernel):
             return answer == "yes"
     except (OSError, ValueError):
         pass
-    guest = Guest(["true"], name="kvm-probe", kernel=kernel, accel="kvm", timeout=10, cpus=1)
+    guest = Guest(["true"], name="kvm-probe", kernel=kernel, accel="kvm", timeout=patience(10),
+                  cpus=1)
     works = guest.run().status == 0
     with open(f"{path}.part.{os.getpid()}", "w") as f:
         f.write(f"{key} {'yes' if works else 'no'}")

@@ -65,9 +65,16 @@ class Guests:
             reader.end(guest.status, f"the guest did not start: {why}",
                        guest.tail().split("\n"))
             return
-        self.name, self.reader = name, reader
+        self.reader = reader
         reader.start()
-        self.guest.send(shlex.join(words).encode() + b"\n")
+        try:
+            self.guest.send(shlex.join(words).encode() + b"\n")
+        except OSError:  # it died after its last program; end() tells how
+            self.reader = None
+            self.end()
+            self.run(name, words, options, reader, limit)
+            return
+        self.name = name
         status = self._wait(limit)
         self.reader = None
         if status is None:

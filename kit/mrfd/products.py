@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 
+from mrfd import processes
 from mrfd.paths import SCRIPTS, TOP, inside
 
 KERNELS = {"base": [], "debug": ["--debug"], "kcsan": ["--kcsan"], "symbols": ["--symbols"],
@@ -36,12 +37,18 @@ class BootError(Exception):
 
 def tool(*command, where=SCRIPTS):
     """The one line that a program of the kit prints."""
-    done = subprocess.run([os.path.join(where, command[0]), *command[1:]],
-                          stdout=subprocess.PIPE, text=True)
-    if done.returncode:
+    with subprocess.Popen([os.path.join(where, command[0]), *command[1:]],
+                          stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.communicate()[0].strip()
+        except BaseException:  # its build is a process group of its own
+            processes.end_below(process.pid)
+            process.terminate()
+            raise
+    if process.returncode:
         name = os.path.relpath(os.path.join(where, command[0]), TOP)
         raise BootError(f"{' '.join([name, *command[1:]])} failed")
-    return done.stdout.strip()
+    return line
 
 
 def tools(*commands):

@@ -66,9 +66,7 @@ class Run:
 
     def __init__(self, path, kernel):
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        for suffix in ".jsonl", ".ktap", ".xml":  # of the run before
-            if os.path.exists(path + suffix):
-                os.unlink(path + suffix)
+        _remove(path)  # of the run before
         self.path, self.lock, self.waiting = path, threading.Lock(), []
         self.results = Results({"name": os.path.basename(path), "kernel": kernel,
                                 "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
@@ -134,6 +132,17 @@ def of_run(name):
         return load(os.path.join(DIRECTORY, f"{name}.jsonl")).all()
     except (FileNotFoundError, json.JSONDecodeError):
         return Results({"name": name}, why="it left no results").all()
+
+
+def forget(name):
+    """Remove what this run has left."""
+    _remove(os.path.join(DIRECTORY, name))
+
+
+def _remove(path):
+    for suffix in ".jsonl", ".ktap", ".xml":
+        if os.path.exists(path + suffix):
+            os.unlink(path + suffix)
 
 
 def _replace(path, data):

@@ -228,10 +228,16 @@ def of_patch(project, path, commit):
     return any_of(*map(PROJECTS[project], set(files)))
 
 
+def of_base(project):
+    """Another version of a project: all that its files have to do with."""
+    return any_of(kit, PROJECTS[project]("moved"))
+
+
 model = any_of(on_device(*MLX5), named("model/.*|host/.*"))
 kit = named("host/.*|demo")
 RULES = (  # the first that matches; a group is what the function gets
     (r"patches/(linux|rdma-core|perftest|libfabric|ucx)\b.*\.patch", of_patch),
+    (r"patches/(linux|rdma-core|perftest|libfabric|ucx)/base", of_base),
     (r"patches/.*", lambda: kit),
     (r"kernel/(.*)", of_kernel),
     (r"rdma-core/(.*)", of_library),

@@ -140,6 +140,19 @@ class Guests(unittest.TestCase):
         guests.end()
         self.assertEqual(told, [("guest of a to a: kernel log", "BUG: late")])
 
+    def test_guest_that_dies_between_programs_is_replaced(self):
+        told, ran = [], []
+        guests = pool.Guests(lambda case: told.append((case.title, case.reason)))
+        for name in "ab":
+            reader = cases.Reader(name, cases.Tap, lambda case: None)
+            guests.run(name, ["sh", "-c", GOOD], programs.guest_options("base", RXE), reader)
+            ran += [(case.program, case.result) for case in reader.cases]
+            if name == "a":
+                guests.guest.stop()
+        guests.end()
+        self.assertEqual(ran, [("a", "ok"), ("b", "ok")])
+        self.assertEqual(told, [("guest of a to a: end", "stopped")])
+
 
 class Lane:
     """A stub of Guests that notes only that it was ended."""

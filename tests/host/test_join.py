@@ -345,6 +345,19 @@ class JoinTest(JoinedTest):
                 self.git(self.tree, 'reset', '-q', '--hard')
                 self.git(self.tree, 'clean', '-q', '-f')
 
+    def test_clean_keeps_branches_and_stashes(self):
+        self.join()
+        for make, drop, said in ((('branch', 'mine'), ('branch', '-D', 'mine'), 'heads/mine'),
+                                 (('stash', '-q'), ('stash', 'drop', '-q'), 'stash')):
+            self.write(self.tree, {'drivers/b.c': 'mine\n'})
+            self.git(self.tree, *make)
+            self.git(self.tree, 'reset', '-q', '--hard')
+            done = self.run_in(self.project, 'kit/clean')
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(said, done.stderr)
+            self.git(self.tree, *drop)
+        self.assertEqual(self.run_in(self.project, 'kit/clean').returncode, 0)
+
     # Out
 
     def test_series_replaces_no_files_of_another(self):

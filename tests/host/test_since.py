@@ -52,6 +52,13 @@ class Affected(unittest.TestCase):
                 f"README.de.txt: {len(OURS)} programs at the full depth",
                 "tests/programs/readme.py: 2 programs at the full depth"])
 
+    def test_a_moved_base_affects_what_runs_on_it(self):
+        moved = affected("patches/linux/base")
+        for title in "rxe/access/cut", "connectx/moves/traffic", "host/sources", "kunit":
+            self.assertIn(title, moved)
+        self.assertEqual(affected("patches/libfabric/base") & of("host/libfabric"),
+                         of("host/libfabric"))
+
     def test_a_helper_affects_what_links_it(self):
         found = affected("tests/lib/hugepages.c")
         self.assertIn("rxe/interface/hugepages", found)

@@ -69,7 +69,7 @@ class Workflow(unittest.TestCase):
         self.assertEqual(kept, {cache})
 
     def test_results_and_logs_of_a_run_are_kept(self):
-        text = run("bash", "-c", '. kit/paths.sh; echo "$build/results"; echo "$logs"').split()
+        text = run("bash", "-c", '. kit/paths.sh; echo "$build/results" "$logs" "$build/run"').split()
         for step in self.steps:
             if step.get("with", {}).get("name", "").startswith("results-"):
                 self.assertEqual([os.path.join(TOP, path) for path in
