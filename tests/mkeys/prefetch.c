@@ -5,17 +5,14 @@
  * meets no page fault.  Each mistake has its errno and maps nothing.
  *
  * An MR that is pinned needs no prefetch, and has none.
- *
- * mlx5_core counts each command in debugfs.  For each page fault there is one that ends it.
  */
 #include "lib/clock.h"
 #include "lib/counts.h"
 #include "lib/gpu.h"
 #include "lib/harness.h"
+#include "lib/nldev.h"
 #include "lib/test_exporter.h"
 #include "mkeys/lists.h"
-#include <glob.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #define PREFETCH IBV_ADVISE_MR_ADVICE_PREFETCH
@@ -78,47 +75,10 @@ FIXTURE_TEARDOWN(prefetch)
 	EXPECT_TRUE(nothing_left());
 }
 
-static long counted_faults(void)
+/* Pages that were mapped at page faults.  The driver counts them before the device goes on. */
+static long faults(FIXTURE_DATA(prefetch) *self)
 {
-	glob_t found;
-	long n = 0;
-	FILE *f;
-
-	if (glob("/sys/kernel/debug/mlx5/*/commands/PAGE_FAULT_RESUME/n", 0, NULL, &found))
-		fail_case("find the count of PAGE_FAULT_RESUME in debugfs");
-	f = must(fopen(found.gl_pathv[0], "r"));
-	if (fscanf(f, "%ld", &n) != 1)
-		fail_case("read the count of PAGE_FAULT_RESUME");
-	fclose(f);
-	globfree(&found);
-	return n;
-}
-
-/*
- * Page faults that the driver has answered.  The device goes on before the driver has counted
- * its answer, so this waits until the count stays for as long as the host may be late, and a count
- * that has to grow is waited for.
- */
-static long faults(void)
-{
-	long last, n = counted_faults();
-
-	for (int same = 0; same < 5 * patience(); same = n == last ? same + 1 : 0) {
-		last = n;
-		usleep(20000);
-		n = counted_faults();
-	}
-	return n;
-}
-
-static bool more_faults_than(long before)
-{
-	double end = deadline(10);
-
-	while (faults() <= before)
-		if (now() > end)
-			return false;
-	return true;
+	return nldev_mr_stat(ibv_get_device_index(self->e.pd->context->device)).faults;
 }
 
 /* A move ends a little after its call. */
@@ -176,28 +136,28 @@ static bool works(FIXTURE_DATA(prefetch) *self, uint32_t seed)
 TEST_F(prefetch, prefetched_buffer_is_not_faulted)
 {
 	static uint32_t seed;
-	long before = faults();
+	long before = faults(self);
 
 	ASSERT_TRUE(works(self, seed += 2));
-	ASSERT_EQ(before, faults());
+	ASSERT_EQ(before, faults(self));
 	for (int i = 0; i < 3; i++) {
 		if (moved(self, 0)) {
 			ASSERT_EQ(0, maps(self));
 			ASSERT_TRUE(works(self, seed += 2));
-			ASSERT_TRUE(more_faults_than(before));
+			ASSERT_LT(before, faults(self));
 			moved(self, 0);
 			ASSERT_EQ(0, maps(self));
 		}
-		before = faults();
+		before = faults(self);
 		ASSERT_EQ(0, advise(self, advices[i], FLUSH, IOVA, SIZE));
 		ASSERT_EQ(1, maps(self));
 		ASSERT_TRUE(works(self, seed += 2));
-		ASSERT_EQ(before, faults());
+		ASSERT_EQ(before, faults(self));
 		/* Again, when it is there. */
 		ASSERT_EQ(0, advise(self, advices[i], FLUSH, IOVA, SIZE));
 		ASSERT_EQ(1, maps(self));
 	}
-	TH_LOG("%ld faults", faults());
+	TH_LOG("%ld faults", faults(self));
 }
 
 /* What is asked for is a part, what is mapped is the buffer. */
@@ -211,11 +171,11 @@ TEST_F(prefetch, prefetch_of_a_part_maps_the_buffer)
 		long before;
 
 		moved(self, 0);
-		before = faults();
+		before = faults(self);
 		ASSERT_EQ(0, advise(self, PREFETCH, FLUSH, IOVA + part[i].at, part[i].n));
 		ASSERT_EQ(1, maps(self));
 		ASSERT_TRUE(works(self, i));
-		ASSERT_EQ(before, faults());
+		ASSERT_EQ(before, faults(self));
 	}
 }
 
@@ -227,7 +187,7 @@ TEST_F(prefetch, prefetch_without_flush_maps_it_soon)
 		long before;
 
 		moved(self, 0);
-		before = faults();
+		before = faults(self);
 		ASSERT_EQ(0, advise(self, advices[i], 0, IOVA, SIZE));
 		while (!maps(self) && now() < end)
 			usleep(1000);
@@ -235,7 +195,7 @@ TEST_F(prefetch, prefetch_without_flush_maps_it_soon)
 		/* It is mapped before the device has it: this waits for the device. */
 		ASSERT_EQ(0, advise(self, advices[i], FLUSH, IOVA, SIZE));
 		ASSERT_TRUE(works(self, i));
-		ASSERT_EQ(before, faults());
+		ASSERT_EQ(before, faults(self));
 	}
 }
 
@@ -250,13 +210,13 @@ TEST_F(prefetch, prefetch_waits_for_a_late_move)
 	began = now();
 	if (!moved(self, 300))
 		skip_case("this memory does not move");
-	before = faults();
+	before = faults(self);
 	ASSERT_EQ(0, advise(self, PREFETCH_WRITE, FLUSH, IOVA, SIZE));
 	ASSERT_LE(AT_LEAST_MS(300), ms_since(began));
 	ASSERT_EQ(0, rdma_op(&self->e.pair, IBV_WR_RDMA_READ, self->e.mr, self->e.host.iova, SIZE,
 			     IOVA, self->mr->rkey));
 	ASSERT_TRUE(filled(self->e.host.cpu, SIZE, 5, "read after the move"));
-	ASSERT_EQ(before, faults());
+	ASSERT_EQ(before, faults(self));
 }
 
 TEST_F(prefetch, prefetch_past_the_mr_is_efault)
@@ -364,7 +324,7 @@ TEST_F(prefetch, prefetch_of_pinned_memory_is_enoent)
 		struct ibv_sge sge[2] = { { IOVA, SIZE, self->mr->lkey } };
 		struct memory m;
 		struct ibv_mr *mr;
-		long before = faults();
+		long before = faults(self);
 		struct piece all;
 
 		memory_open_filled(&m, pinned[i], SIZE, 7);
@@ -376,7 +336,7 @@ TEST_F(prefetch, prefetch_of_pinned_memory_is_enoent)
 			ASSERT_EQ(ENOENT, ibv_advise_mr(self->e.pd, PREFETCH, flags, sge, 2));
 		}
 		ASSERT_TRUE(key_writes(&self->e, mr->rkey, m.iova, &all, 1, 8));
-		ASSERT_EQ(before, faults());
+		ASSERT_EQ(before, faults(self));
 		mr_close(mr);
 		memory_close(&m);
 	}
