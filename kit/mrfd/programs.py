@@ -20,10 +20,13 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 
 from mrfd import environment
 from mrfd import heads
 from mrfd import machine
+from mrfd import pool
+from mrfd import processes
 from mrfd import products
 from mrfd import sources
 from mrfd.cases import Cmocka, Kunit, Reader, Tap, Unittest
@@ -147,9 +150,21 @@ class Program:
                               env={**os.environ, "MRFD_KERNEL": self.kernel,
                                    "MRFD_DEPTH": self.depth,
                                    "MRFD_CPUS": str(self.cpus)}) as process:
-            for line in process.stdout:
-                reader(line)
-        reader.end(process.returncode)
+            limit, late = machine.patience(pool.LIMIT), threading.Event()
+
+            def expire():
+                late.set()
+                processes.end_below(process.pid)
+                process.kill()
+            timer = threading.Timer(limit, expire)
+            timer.daemon = True
+            timer.start()
+            try:
+                for line in process.stdout:
+                    reader(line)
+            finally:
+                timer.cancel()
+        reader.end(process.returncode, late.is_set() and f"still running after {limit:.0f} s")
 
 
 class Host(Program):

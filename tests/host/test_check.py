@@ -192,6 +192,15 @@ class Mistakes(Check):
 
 
 class Ends(Check):
+    def sleeper_ends(self):
+        """What has written its number to the file sleeper."""
+        with open(os.path.join(self.top, "sleeper"), encoding="utf-8") as file:
+            pid = file.read().strip()
+        end = time.monotonic() + patience(10)
+        while os.path.exists(f"/proc/{pid}"):  # init may not have waited for it yet
+            self.assertLess(time.monotonic(), end, "what the test started is left")
+            time.sleep(0.05)
+
     def test_interrupted_run_keeps_its_results(self):
         sleeper = os.path.join(self.top, "sleeper")
         for number in signal.SIGINT, signal.SIGTERM:
@@ -211,13 +220,35 @@ class Ends(Check):
             self.assertIn("check: interrupted", err)
             self.assertEqual(self.cases(), [("test_bad", "not ok"), ("test_good", "ok"),
                                             ("test_known", "skip"), ("run", "not ok")])
-            with open(sleeper, encoding="utf-8") as file:
-                pid = file.read().strip()
+            self.sleeper_ends()
             os.unlink(sleeper)
-            end = time.monotonic() + patience(10)
-            while os.path.exists(f"/proc/{pid}"):  # init may not have waited for it yet
-                self.assertLess(time.monotonic(), end, "what the test started is left")
-                time.sleep(0.05)
+
+    def test_program_that_hangs_is_ended(self):
+        path = os.path.join(self.top, "kit/mrfd/pool.py")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn("LIMIT = 1800 ", text)
+        self.write("kit/mrfd/pool.py", text.replace("LIMIT = 1800 ", "LIMIT = 3 "))
+        status, out, _ = self.check("host/x: tests.host.test_x.T.test_slow")
+        self.assertEqual((status, out[-1]), (1, "0 passed, 1 failed, 0 skipped"))
+        self.assertRegex(out[0], r"not ok host/x: program")
+        self.assertIn("still running after", "\n".join(out))
+        self.sleeper_ends()
+
+    def test_interrupt_ends_a_build(self):
+        """A build is a process group of its own, which no terminal interrupts."""
+        sleeper = os.path.join(self.top, "sleeper")
+        for name in "kernel", "rdma-core":
+            self.write(f"scripts/{name}", "#!/bin/bash\nset -m\n"
+                       f"sh -c 'echo $$ >{sleeper}.part; mv {sleeper}.part {sleeper}; exec sleep 300' &\n"
+                       "trap 'kill $!; exit 143' TERM\nwait\n")
+        with self.start("rdma-core/test_mr") as process:
+            while not os.path.exists(sleeper):
+                self.assertIsNone(process.poll())
+                time.sleep(0.02)
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=patience(60))  # the build has its stderr
+        self.sleeper_ends()
 
     # runs: full
     def test_closed_stdout_exits_as_by_sigpipe(self):
