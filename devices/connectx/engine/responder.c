@@ -210,7 +210,7 @@ static void not_ready(struct qp *qp, struct packet *p)
 	answer_rnr(qp, p);
 }
 
-/* A request that was executed already (IBA 9.7.5.1.4). */
+/* A request that was executed already */
 static void receive_duplicate(struct qp *qp, struct packet *p)
 {
 	u8 op = packet_operation(p);
