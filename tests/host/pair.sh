@@ -7,6 +7,10 @@
 # what the program said the last time.  Each program has a port of its own, so that a client
 # never meets the server of another program.  Whether one has failed is in $failed.
 
+[ "${MRFD_GUESTS-}" = 2 ] || {
+	echo "${0##*/} is for two guests: scripts/boot --guests 2" >&2
+	exit 2
+}
 patience=${MRFD_PATIENCE:-3} # times what an idle machine may need
 patience=${patience%.*}
 port=20000

@@ -101,7 +101,7 @@ class Pair(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             place = os.path.join(directory, "second")
             ends = [subprocess.Popen(["bash", "-uc", ENDS, "bash", place], cwd=TOP, text=True,
-                                     env={**os.environ, "MRFD_GUEST": str(end),
+                                     env={**os.environ, "MRFD_GUEST": str(end), "MRFD_GUESTS": "2",
                                           "MRFD_PATIENCE": f"{patience(1):.1f}"},
                                      stdout=subprocess.PIPE)
                     for end in (0, 1)]
