@@ -130,8 +130,9 @@ static bool acknowledge(struct qp *qp, uint32_t psn)
 }
 
 /*
- * It went back, and sent nothing since, so a NAK that asks for the same is a second copy, or is
- * for a packet that it will send again anyway.  It costs no retry.
+ * It went back, and sent nothing since, for instance because the link has no packet.  A NAK that
+ * asks for the same is a second copy, or is for a packet that it will send again anyway, and
+ * there is nothing that the timer can miss.  Neither costs a retry.
  */
 static bool went_back(const struct requester *r)
 {
@@ -333,7 +334,7 @@ static void retry_expired(struct timer *t)
 	}
 	if (!timeout)
 		return;
-	if (r->waits_rnr || r->waits_fault) {
+	if (r->waits_rnr || r->waits_fault || went_back(r)) {
 		r->deadline = now + timeout;
 	} else if (now >= r->deadline) {
 		r->lost = false;

@@ -37,6 +37,26 @@ static void empty_pool_delays_sends(void **state)
 	world_end();
 }
 
+/* Nothing was sent since it went back, so nothing can have been lost. */
+static void empty_pool_costs_no_retry(void **state)
+{
+	world_new(QP_RC, QP_RC, 10);
+	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
+	expect("SEND_ONLY 10:1");
+	fake_link.limit = 0;
+	for (unsigned int i = 0; i < 2 * qps[0].retry_count + 2; i++) {
+		assert_true(world_wait());
+		expect("");
+	}
+	assert_int_equal(qps[0].retry_count - 1, qps[0].req.retries);
+	fake_link.limit = 1;
+	link_packet_free(&fake_link, link_packet(&fake_link));
+	expect("SEND_ONLY 10:1");
+	ack(10);
+	expect("#0:1");
+	world_end();
+}
+
 static void send_without_memory_is_tried_again(void **state)
 {
 	world_new(QP_RC, QP_RC, 10);
@@ -181,6 +201,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(window_limits_unacked_packets),
 		cmocka_unit_test(empty_pool_delays_sends),
+		cmocka_unit_test(empty_pool_costs_no_retry),
 		cmocka_unit_test(send_without_memory_is_tried_again),
 		cmocka_unit_test(memory_limit_lets_one_wqe_go_at_a_time),
 		cmocka_unit_test(long_turn_ends_after_one_packet),
