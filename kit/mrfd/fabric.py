@@ -83,9 +83,9 @@ class Fabric:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
         try:
-            self._process.wait(END_LIMIT)
-        except subprocess.TimeoutExpired:
-            raise self._error(f"does not end: {END_LIMIT} s have passed since SIGTERM") from None
+            self._process.wait(machine.patience(END_LIMIT))
+        except subprocess.TimeoutExpired as late:
+            raise self._error(f"has not ended {late.timeout:.0f} s after SIGTERM") from None
         if self._process.returncode:
             raise self._error(f"has ended badly, status {self._process.returncode}")
 

@@ -47,6 +47,7 @@ import time
 
 from mrfd import access, console, products, topology
 from mrfd.paths import BUILD, CACHE, INSIDE, SCRIPTS, TOP, inside
+from mrfd.processes import patience
 from mrfd.products import BootError
 
 GUEST = f"{INSIDE}/kit/guest"  # the programs that the kit runs in a guest
@@ -76,12 +77,6 @@ SYSRQ = {"w": "sysrq: Show Blocked State", "l": "sysrq: Show backtrace of all ac
 
 # What kit/guest/init.c writes to the status port at the end.
 EXIT = re.compile(rb"(?:(exit|signal) (\d+) (\d+)|error (.*))\n")
-
-
-def patience(seconds):
-    """A bound of so many seconds, and of more on a busy host: it ends what hangs, and must not
-    judge the speed of a machine."""
-    return seconds * max(1, os.getloadavg()[0] / os.cpu_count())
 
 
 def late_reports():

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The processes of the host.  What scripts/enter runs has a process namespace of its own,
-and ends with scripts/enter; so a signal for it needs its number out here."""
+"""The processes of the host, and how long to wait for one.  What scripts/enter runs has a process
+namespace of its own, and ends with scripts/enter; so a signal for it needs its number out here."""
 
 import contextlib
 import os
 import signal
+
+
+def patience(seconds):
+    """A bound of so many seconds, and of more on a busy host: it ends what hangs, and must not
+    judge the speed of a machine."""
+    return seconds * max(1, os.getloadavg()[0] / os.cpu_count())
 
 
 def below(pid):

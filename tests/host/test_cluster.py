@@ -79,7 +79,10 @@ class Cluster(unittest.TestCase):
         return done.stdout, models
 
     def test_ssh_leads_from_each_guest_to_each(self):
-        said, _ = self.cluster("ssh guest1 'hostname; ssh guest0 hostname; env'; ls /boot", "--rxe")
+        said, _ = self.cluster("ssh guest1 'hostname; ssh guest0 hostname; env'; ls /boot; "
+                               "echo of guest0 >/tmp/a; scp -q /tmp/a guest1:/tmp/b; "
+                               "ssh guest1 cat /tmp/b", "--rxe")
+        self.assertIn("guest0: of guest0\n", said)
         self.assertIn("guest0: guest1\nguest0: guest0\n", said)
         self.assertIn("guest0: MRFD_HOSTS=guest0,guest1\n", said)
         self.assertRegex(said, r"guest0: LD_LIBRARY_PATH=/mrfd/build/rdma-core")

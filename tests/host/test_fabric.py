@@ -71,7 +71,7 @@ class End(unittest.TestCase):
 
     def test_hanging_fabric_raises_and_is_killed(self):
         with mock.patch.object(fabric, "END_LIMIT", 1):
-            with self.assertRaisesRegex(products.BootError, "does not end"):
+            with self.assertRaisesRegex(products.BootError, "has not ended"):
                 with self.fabric('trap "" TERM') as running:
                     pid = running.pid()
         end = time.monotonic() + patience(20)
