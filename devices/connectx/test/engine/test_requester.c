@@ -256,17 +256,17 @@ static void silence_ends_in_retry_exceeded(void **state)
 	uint64_t begin;
 
 	world_new(QP_RC, QP_RC, 10);
-	qps[0].retry_count = 2;
+	qps[0].retry_count = qps[0].req.retries = 4;
 	begin = fake_loop.now;
 	post(0, MLX5_OPCODE_SEND, 0, 0, 1);
 	post(0, MLX5_OPCODE_RDMA_READ, 0, 0, 2);
 	expect("SEND_ONLY 10:1, READ 11+0:2");
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 4; i++) {
 		assert_true(world_wait());
 		expect("SEND_ONLY 10:1, READ 11+0:2");
 	}
 	assert_true(world_wait());
-	assert_int_equal(3 * (4096ull << 14), fake_loop.now - begin);
+	assert_int_equal((1 + 2 + 4 + 4 + 4) * (4096ull << 14), fake_loop.now - begin);
 	expect("#0=15, #1=5");
 	assert_false(world_wait());
 	world_end();
