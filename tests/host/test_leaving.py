@@ -43,8 +43,8 @@ class Leaving(GuestsWithModel):
     def test_model_destroys_mkeys_of_unbind_quickly(self):
         """The driver destroys thousands of mkeys; the model's part of that is short."""
         with tempfile.TemporaryDirectory() as logs:
-            done = self.boot("--log-dir", logs, "--timeout", "900", LEAVES, "full",
-                             timeout=1000)
+            done = self.boot("--log-dir", logs, "--timeout",
+                             str(int(patience(900))), LEAVES, "full", timeout=1000)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             with open(os.path.join(logs, "connectx.log"), encoding="utf-8") as log:
                 own = beside.own_time(log.read())

@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.join(TOP, "kit"))
 from mrfd import products  # noqa: E402
 from mrfd import programs  # noqa: E402
 from mrfd.devices import CONNECTX  # noqa: E402
+from mrfd.machine import patience  # noqa: E402
 from tests.host.model import GuestsWithModel  # noqa: E402
 
 KERNEL = os.environ.get("MRFD_KERNEL", "base")
@@ -34,8 +35,9 @@ class Moves(GuestsWithModel):
         settings = [word for item in CONNECTX.settings for word in ("-e", "=".join(item))]
         for name in {"MRFD_DEPTH", "MRFD_MOVES", "MRFD_SEED"} & set(os.environ):
             settings += ["-e", f"{name}={os.environ[name]}"]
-        done = self.boot("--kernel", KERNEL, "--timeout", "1100", *settings, "-d", "gpu",
-                         "-d", "connectx-2", self.program, ":::", self.program, timeout=1200)
+        done = self.boot("--kernel", KERNEL, "--timeout", str(int(patience(1100))), *settings,
+                         "-d", "gpu", "-d", "connectx-2", self.program, ":::", self.program,
+                         timeout=1200)
         said = done.stdout + done.stderr
         self.assertEqual(done.returncode, 0, said)
         for guest in 0, 1:

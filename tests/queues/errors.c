@@ -193,6 +193,7 @@ TEST_F(error, qp_receives_after_refused_atomic_and_reset)
 }
 
 static atomic_bool over;
+static atomic_long changes;
 
 static void *set_resources(void *arg)
 {
@@ -203,6 +204,7 @@ static void *set_resources(void *arg)
 
 		if (ibv_modify_qp(qp, &attr, IBV_QP_MAX_DEST_RD_ATOMIC))
 			fail_case("change max_dest_rd_atomic");
+		changes++;
 	}
 	return NULL;
 }
@@ -217,7 +219,7 @@ TEST_F(error, reads_succeed_while_max_dest_rd_atomic_changes)
 	ASSERT_EQ(0, ibv_modify_qp(self->e.pair.qp[1], &sqd, IBV_QP_STATE));
 	for (int i = 0; i < 2; i++)
 		ASSERT_EQ(0, pthread_create(&thread[i], NULL, set_resources, self->e.pair.qp[1]));
-	for (; rounds < depth(50, 500); rounds++) {
+	for (; rounds < depth(50, 500) || changes < depth(50, 500); rounds++) {
 		memset(self->e.here.cpu, 0, SIZE);
 		ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&self->e.pair, IBV_WR_RDMA_READ, self->e.mr,
 						  self->e.here.iova, SIZE, self->e.there.iova,
@@ -227,7 +229,7 @@ TEST_F(error, reads_succeed_while_max_dest_rd_atomic_changes)
 	over = true;
 	for (int i = 0; i < 2; i++)
 		pthread_join(thread[i], NULL);
-	TH_LOG("%ld reads", rounds);
+	TH_LOG("%ld reads, %ld changes", rounds, changes);
 }
 
 static atomic_long under_way, met, resets;

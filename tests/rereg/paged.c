@@ -267,6 +267,7 @@ TEST_F(paged, memory_with_an_fd_needs_new_rights)
 
 struct busy {
 	uint8_t *at[2];
+	uint32_t rounds;	/* in which it gave all pages back */
 	bool stop;
 };
 
@@ -274,7 +275,7 @@ static void *give_back(void *arg)
 {
 	struct busy *b = arg;
 
-	while (!__atomic_load_n(&b->stop, __ATOMIC_RELAXED))
+	while (!__atomic_load_n(&b->stop, __ATOMIC_RELAXED)) {
 		for (int i = 0; i < 2; i++) {
 			madvise(b->at[i], SIZE / 2, MADV_DONTNEED);
 			if (!device_can("reads-read-only"))
@@ -282,6 +283,8 @@ static void *give_back(void *arg)
 			mprotect(b->at[i], SIZE / 2, PROT_READ);
 			mprotect(b->at[i], SIZE / 2, PROT_READ | PROT_WRITE);
 		}
+		__atomic_add_fetch(&b->rounds, 1, __ATOMIC_RELAXED);
+	}
 	return NULL;
 }
 
@@ -295,7 +298,8 @@ TEST_F_TIMEOUT(paged, pages_go_while_the_mr_changes, 300)
 	pthread_t thread;
 
 	ASSERT_EQ(0, pthread_create(&thread, NULL, give_back, &b));
-	while (n < changes && !_metadata->exit_code) {
+	while ((n < changes || __atomic_load_n(&b.rounds, __ATOMIC_RELAXED) < changes) &&
+	       !_metadata->exit_code) {
 		struct memory *to = m[++n % 2];
 		uint8_t *half = to->cpu + SIZE / 2;
 
