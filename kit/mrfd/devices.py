@@ -42,8 +42,8 @@ UDMABUF = ("DMA-API: misc udmabuf: mapping sg segment longer",
 RXE = Device("rxe", "rxe", "rxe0", "Soft-RoCE over a veth pair",
              "reg_mr_fd rereg_mr_fd keeps-keys memfd io-memory vmap gives-back native "
              "on-demand reads-read-only atomics atomic-write flush window-type-1 window-type-2 "
-             "window-dma-buf window-holds window-checks new-keys sqd rdma-cm add-delete "
-             "read-middles rxe-queues dm dm-bytes dm-export",
+             "window-dma-buf window-holds window-checks access-events new-keys sqd rdma-cm "
+             "add-delete read-middles rxe-queues dm dm-bytes dm-export",
              setup="rdma link add rxe0 type rxe netdev eth0", netdev="eth0",
              address="10.0.0.1", allow=UDMABUF)
 

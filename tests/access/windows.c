@@ -15,6 +15,7 @@
 #include "lib/memory.h"
 #include "lib/pair.h"
 #include "lib/pattern.h"
+#include "lib/told.h"
 #include "lib/window.h"
 #include <pthread.h>
 #include <sys/wait.h>
@@ -413,6 +414,56 @@ TEST_F_TIMEOUT(mw, window_ends_at_its_edges, 60)
 		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
 			  atomic_write(&self->pair, self->iova + from + n, mw->rkey, 1));
 	EXPECT_TRUE(memory_untouched(&self->at));
+	EXPECT_EQ(0, ibv_dealloc_mw(mw));
+}
+
+/* How many events since the last call tell of a refused access to the second QP. */
+static int access_events(FIXTURE_DATA(mw) *self)
+{
+	struct ibv_async_event event;
+	int n = 0;
+
+	while (!ibv_get_async_event(self->ctx, &event)) {
+		n += event.event_type == IBV_EVENT_QP_ACCESS_ERR &&
+		     event.element.qp == self->pair.qp[1];
+		ibv_ack_async_event(&event);
+	}
+	return n;
+}
+
+/* A request with immediate data has a receive, whose completion tells of the refusal. */
+TEST_F(mw, refused_access_without_a_receive_raises_one_event)
+{
+	uint64_t behind = self->iova + PAGE;
+	struct ibv_mw *mw;
+
+	need("access-events");
+	told_begin(self->ctx);
+	mw = window_alloc(self->pd[0], IBV_MW_TYPE_1);
+	ASSERT_EQ(IBV_WC_SUCCESS,
+		  bind(self, mw, self->mr->lkey, self->iova, PAGE, WINDOW_ACCESS));
+	const struct { enum ibv_wr_opcode opcode; uint64_t at; uint32_t rkey; int events; } tries[] = {
+		{ IBV_WR_RDMA_WRITE, behind, mw->rkey, 1 },
+		{ IBV_WR_RDMA_READ, behind, mw->rkey, 1 },
+		{ IBV_WR_RDMA_WRITE, self->iova, mw->rkey + 1, 1 },
+		{ IBV_WR_RDMA_WRITE, self->iova + SIZE, self->mr->rkey, 1 },
+		{ IBV_WR_RDMA_WRITE, self->iova, self->mr->rkey + 1, 1 },
+		{ IBV_WR_RDMA_WRITE_WITH_IMM, behind, mw->rkey, 0 },
+		{ IBV_WR_RDMA_WRITE_WITH_IMM, self->iova + SIZE, self->mr->rkey, 0 },
+	};
+
+	for (int i = 0; i < sizeof(tries) / sizeof(*tries); i++) {
+		if (!tries[i].events)
+			post_recv(&self->pair, NULL, 0, 0);
+		EXPECT_EQ(IBV_WC_REM_ACCESS_ERR,
+			  peer(self, tries[i].opcode, tries[i].at, 8, tries[i].rkey));
+		if (!tries[i].events)
+			EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, wait_wc(&self->pair, NULL));
+		EXPECT_EQ(tries[i].events, access_events(self)) {
+			TH_LOG("events of try %d", i);
+		}
+		new_pair(self);
+	}
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));
 }
 

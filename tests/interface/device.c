@@ -126,8 +126,8 @@ TEST_F(words, all_capabilities_are_known)
 		"keeps-keys", "on-demand", "switches-on-demand", "reads-read-only",
 		"counts-faults",
 		"atomics", "atomic-write", "flush", "window-type-1", "window-type-2",
-		"window-dma-buf", "window-holds", "window-checks", "new-keys", "sqd", "rdma-cm",
-		"add-delete", "read-middles", "rxe-queues", "mlx5-queues", "follows-moves",
+		"window-dma-buf", "window-holds", "window-checks", "access-events", "new-keys",
+		"sqd", "rdma-cm", "add-delete", "read-middles", "rxe-queues", "mlx5-queues", "follows-moves",
 		"gives-back", "pci", "p2p", "dm", "dm-bytes", "dm-export",
 	};
 	const char *given = getenv("MRFD_DEVICE_CAN");

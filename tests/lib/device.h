@@ -35,6 +35,8 @@
  *			its QP are refused
  *	window-checks	to bind a window to what it cannot open, and to invalidate one that is
  *			not bound, fails; without it only the access through the window does
+ *	access-events	an access of a peer that is refused, and takes no receive, raises
+ *			IBV_EVENT_QP_ACCESS_ERR
  *	new-keys	an MR does not get the keys of one that was just deregistered
  *	sqd		a QP can go to the state SQD
  *	rdma-cm		connections by IP address
