@@ -22,7 +22,7 @@
 
 /* What answers the library */
 static struct {
-	bool old;		/* a kernel without our methods and commands */
+	bool old;		/* a kernel without our methods */
 	int reg_errno;		/* a kernel that has them says this to a registration, */
 	int rereg_errno;	/* and this to a rereg; 0: the real kernel answers */
 	int calls;		/* messages that the library has sent */
@@ -32,18 +32,6 @@ static struct {
 static bool is(const struct ib_uverbs_ioctl_hdr *h, int object, int method)
 {
 	return h->object_id == object && h->method_id == method;
-}
-
-/* The library sends its write() commands by ioctl() too. */
-static bool is_our_command(const struct ib_uverbs_ioctl_hdr *h)
-{
-	if (!is(h, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE))
-		return false;
-	for (int i = 0; i < h->num_attrs; i++)
-		if (h->attrs[i].attr_id == UVERBS_ATTR_WRITE_CMD)
-			return h->attrs[i].data == IB_USER_VERBS_CMD_REG_MR_FD ||
-			       h->attrs[i].data == IB_USER_VERBS_CMD_REREG_MR_FD;
-	return false;
 }
 
 /* An errno, or 0 if the real kernel answers. */
@@ -57,8 +45,6 @@ static int answer(const struct ib_uverbs_ioctl_hdr *h)
 	kernel.queries += query;
 	if (kernel.old && (reg || rereg || query))
 		return EPROTONOSUPPORT;
-	if (kernel.old && is_our_command(h))
-		return EOPNOTSUPP;
 	if (reg)
 		return kernel.reg_errno;
 	return rereg ? kernel.rereg_errno : 0;
