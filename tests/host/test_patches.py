@@ -316,6 +316,15 @@ class OverviewTest(unittest.TestCase):
                 self.assertTrue(subject.startswith('# ') and not empty and rest)
                 self.assertEqual([line for line in rest if len(line) > 75], [])
 
+    def test_cover_letters_of_ready_series_fit_on_a_page(self):
+        ready = re.findall(r'^\| \[\S+\]\((\S+)\) .*\| ready[^|]*\|$',
+                           (TOP / 'patches/README.md').read_text(), re.MULTILINE)
+        self.assertGreater(len(ready), 5)
+        for path in ready:
+            with self.subTest(cover=path):
+                lines = (TOP / 'patches' / path).read_text().splitlines()
+                self.assertLess(len(lines), 67)
+
     def test_tests_named_in_cover_letters_exist(self):
         self.assertEqual(proof.series(), list(self.covers()))
         for name in proof.series():
