@@ -14,7 +14,7 @@
 #include "lib/dm.h"
 #include "lib/gone.h"
 #include "lib/harness.h"
-#include "lib/kernel_user.h"
+#include "lib/ulp.h"
 #include "lib/other.h"
 #include "lib/pair.h"
 #include "lib/pattern.h"
@@ -38,7 +38,7 @@ struct import {
 
 FIXTURE(ulp)
 {
-	struct kernel_user user;
+	struct ulp user;
 	struct ibv_context *ctx;	/* of the process */
 	struct other other;
 	struct ibv_context *other_ctx;
@@ -56,8 +56,8 @@ FIXTURE_SETUP(ulp)
 	ASSERT_TRUE(nothing_left());
 	self->ctx = device_open();
 	ASSERT_TRUE(dm_budget_is_whole(self->ctx));
-	kernel_user_open(&self->user);
-	kernel_does(&self->user, "open %s", device_name());
+	ulp_open(&self->user);
+	ulp_does(&self->user, "open %s", device_name());
 }
 
 static bool comes_back(world *self)
@@ -86,7 +86,7 @@ FIXTURE_TEARDOWN(ulp)
 	if (self->left)
 		EXPECT_TRUE(comes_back(self));
 	dm_give_rest(&self->rest);
-	kernel_user_close(&self->user);
+	ulp_close(&self->user);
 	if (self->ctx)
 		EXPECT_TRUE(dm_budget_is_whole(self->ctx));
 	device_close(self->ctx);
@@ -102,7 +102,7 @@ TEST_F(ulp, ulp_counts_by_fetch_and_add)
 	need("atomics");
 	if (device_driver_id() == RDMA_DRIVER_MLX5)
 		skip_case("mlx5 posts no atomic operations for ULPs");
-	kernel_does(&self->user, "counter");
+	ulp_does(&self->user, "counter");
 }
 
 #define START (1ull << 40)	/* what the kernel has put there */
@@ -114,10 +114,10 @@ static uint32_t connect_to_kernel(world *self, struct pair *pair)
 	struct ibv_qp kernel = {}, *own = pair->qp[1];
 	uint32_t rkey;
 
-	kernel_does(&self->user, "serve %u", pair->qp[0]->qp_num);
+	ulp_does(&self->user, "serve %u", pair->qp[0]->qp_num);
 	errno = 0;
-	if (sscanf(kernel_says(&self->user), "%u %u", &kernel.qp_num, &rkey) != 2)
-		fail_case("serve returned \"%s\", not a QPN and an rkey", kernel_says(&self->user));
+	if (sscanf(ulp_says(&self->user), "%u %u", &kernel.qp_num, &rkey) != 2)
+		fail_case("serve returned \"%s\", not a QPN and an rkey", ulp_says(&self->user));
 	pair->qp[1] = &kernel;
 	pair_connect_end(pair, 0, IBV_MTU_1024, 0, LONG_TIMEOUT);
 	pair->qp[1] = own;
@@ -152,7 +152,7 @@ TEST_F(ulp, process_counts_in_a_dm_of_the_ulp)
 	/* The counter is all that the peer reaches. */
 	EXPECT_EQ(IBV_WC_REM_ACCESS_ERR, atomic_op(&pair, IBV_WR_ATOMIC_FETCH_AND_ADD, mr[0], 8,
 						   rkey, 1, 0));
-	kernel_does(&self->user, "served %lu", (unsigned long)sum);
+	ulp_does(&self->user, "served %lu", (unsigned long)sum);
 	mr_close(mr[0]);
 	mr_close(mr[1]);
 	dm_close(&dm);
@@ -162,50 +162,50 @@ TEST_F(ulp, process_counts_in_a_dm_of_the_ulp)
 
 TEST_F(ulp, ring_in_a_dm_passes_messages)
 {
-	kernel_does(&self->user, "ring");
+	ulp_does(&self->user, "ring");
 }
 
 TEST_F(ulp, copy_changes_its_bytes_and_no_others)
 {
-	kernel_does(&self->user, "copy");
+	ulp_does(&self->user, "copy");
 }
 
 TEST_F(ulp, each_mr_has_its_range_and_rights)
 {
-	kernel_does(&self->user, "regions");
+	ulp_does(&self->user, "regions");
 }
 
 TEST_F(ulp, dm_works_with_the_mrs_that_are_left)
 {
-	kernel_does(&self->user, "two");
+	ulp_does(&self->user, "two");
 }
 
 TEST_F(ulp, reg_and_copy_past_the_end_are_einval)
 {
-	kernel_does(&self->user, "ranges");
+	ulp_does(&self->user, "ranges");
 }
 
 TEST_F(ulp, reg_in_a_pd_of_another_device_is_einval)
 {
 	other_open(&self->other);
-	kernel_does(&self->user, "foreign %s", self->other.name);
+	ulp_does(&self->user, "foreign %s", self->other.name);
 }
 
 TEST_F(ulp, alloc_of_more_than_all_memory_is_enomem)
 {
-	kernel_does(&self->user, "too_much");
+	ulp_does(&self->user, "too_much");
 }
 
 TEST_F(ulp, dms_of_any_size_can_take_all_memory)
 {
-	kernel_does(&self->user, "budget");
+	ulp_does(&self->user, "budget");
 }
 
 TEST_F(ulp, closed_ulp_returns_its_memory)
 {
-	kernel_does(&self->user, "hold");
-	kernel_does(&self->user, "is_held");
-	kernel_user_close(&self->user);
+	ulp_does(&self->user, "hold");
+	ulp_does(&self->user, "is_held");
+	ulp_close(&self->user);
 	EXPECT_TRUE(nothing_left());
 	EXPECT_TRUE(dm_budget_is_whole(self->ctx));
 }
@@ -219,12 +219,12 @@ TEST_F(ulp, ulp_and_process_share_the_budget)
 	struct dm dm, more;
 
 	dm_open(&dm, self->ctx, SOME);
-	kernel_does(&self->user, "take");
+	ulp_does(&self->user, "take");
 	EXPECT_EQ(ENOMEM, dm_try_open(&more, self->ctx, PAGE));
 	dm_close(&dm);
 	dm_open(&dm, self->ctx, SOME);
 	EXPECT_EQ(ENOMEM, dm_try_open(&more, self->ctx, PAGE));
-	kernel_does(&self->user, "free");
+	ulp_does(&self->user, "free");
 	dm_open(&more, self->ctx, PAGE);
 	dm_close(&more);
 	dm_close(&dm);
@@ -232,9 +232,9 @@ TEST_F(ulp, ulp_and_process_share_the_budget)
 
 TEST_F(ulp, process_finds_memory_of_the_ulp_zeroed)
 {
-	kernel_does(&self->user, "take");
-	kernel_does(&self->user, "fill 0xa5");
-	kernel_does(&self->user, "free");
+	ulp_does(&self->user, "take");
+	ulp_does(&self->user, "fill 0xa5");
+	ulp_does(&self->user, "free");
 	dm_take_rest(&self->rest, self->ctx);
 	EXPECT_EQ(dm_max(self->ctx), self->rest.bytes);
 	EXPECT_TRUE(dm_rest_is_zero(&self->rest));
@@ -270,9 +270,9 @@ TEST_F(ulp, ulp_finds_memory_of_a_process_zeroed)
 	dm_take_rest(&self->rest, self->ctx);
 	make_dirty(self);
 	dm_give_rest(&self->rest);
-	kernel_does(&self->user, "take");
-	kernel_does(&self->user, "is_zero");
-	kernel_does(&self->user, "free");
+	ulp_does(&self->user, "take");
+	ulp_does(&self->user, "is_zero");
+	ulp_does(&self->user, "free");
 }
 
 /* Where libmlx5 maps device memory; Soft-RoCE has one row of offsets for all. */
@@ -296,8 +296,8 @@ TEST_F(ulp, process_cannot_map_memory_of_the_ulp)
 
 	dm_open(&own, self->ctx, PAGE);
 	dm_fill(&own, 0, PAGE, 3);
-	kernel_does(&self->user, "take");
-	kernel_does(&self->user, "fill 0xa5");
+	ulp_does(&self->user, "take");
+	ulp_does(&self->user, "fill 0xa5");
 	for (unsigned int n = 0; n < 8192; n++) {
 		void *map = mmap(NULL, 2 * PAGE, PROT_READ, MAP_SHARED, fd, place(n));
 
@@ -310,7 +310,7 @@ TEST_F(ulp, process_cannot_map_memory_of_the_ulp)
 		munmap(map, PAGE);
 	}
 	EXPECT_LE(maps, 1);
-	kernel_does(&self->user, "free");
+	ulp_does(&self->user, "free");
 	EXPECT_TRUE(dm_filled(&own, 0, PAGE, 3, "the process's own"));
 	dm_close(&own);
 }
@@ -320,7 +320,7 @@ TEST_F(ulp, process_cannot_map_memory_of_the_ulp)
 TEST_F(ulp, free_takes_the_dm_from_a_kernel_importer)
 {
 	need("dm-export");
-	kernel_does(&self->user, "importer");
+	ulp_does(&self->user, "importer");
 }
 
 static struct ibv_mr *import_try(struct import *i)
@@ -332,9 +332,9 @@ static struct import *import_open(world *self, struct ibv_context *ctx)
 {
 	struct import *i = &self->import;
 
-	kernel_does(&self->user, "hold");
-	kernel_does(&self->user, "export");
-	i->fd = atoi(kernel_says(&self->user));
+	ulp_does(&self->user, "hold");
+	ulp_does(&self->user, "export");
+	i->fd = atoi(ulp_says(&self->user));
 	pair_open(&i->pair, ctx, NULL);
 	memory_open(&i->host, HOST, BUF_SIZE);
 	i->host_mr = memory_reg(&i->host, i->pair.pd, RWA);
@@ -373,7 +373,7 @@ static void import_works(struct import *i, world *self)
 	fill(i->host.cpu, HELD_SIZE, 9);
 	if (import_op(i, IBV_WR_RDMA_WRITE, HELD_SIZE))
 		fail_case("RDMA write to the imported DM");
-	kernel_does(&self->user, "is_held 9");
+	ulp_does(&self->user, "is_held 9");
 }
 
 /* To free it succeeds, under the importer. */
@@ -382,11 +382,11 @@ static void export_and_free(world *self, struct ibv_context *ctx)
 	struct import *import = import_open(self, ctx);
 
 	import_works(import, self);
-	kernel_does(&self->user, "free");
+	ulp_does(&self->user, "free");
 	import_is_dead(import);
 	/* The next owner does not notice. */
-	kernel_does(&self->user, "take");
-	kernel_does(&self->user, "fill 0xa5");
+	ulp_does(&self->user, "take");
+	ulp_does(&self->user, "fill 0xa5");
 	import_is_dead(import);
 }
 
@@ -420,15 +420,15 @@ TEST_F(ulp, free_succeeds_with_only_an_o_path_fd_open)
 	int fd, path;
 
 	need("dm-export");
-	kernel_does(&self->user, "hold");
-	kernel_does(&self->user, "export");
-	fd = atoi(kernel_says(&self->user));
+	ulp_does(&self->user, "hold");
+	ulp_does(&self->user, "export");
+	fd = atoi(ulp_says(&self->user));
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
 	path = open(name, O_PATH | O_CLOEXEC);
 	ASSERT_LE(0, path);
 	close(fd);
 	sleep(1);
-	kernel_does(&self->user, "free");
+	ulp_does(&self->user, "free");
 	close(path);
 }
 
@@ -455,23 +455,23 @@ static bool leaves(world *self)
 static void check_loss(world *self)
 {
 	errno = 0;
-	if (strcmp(kernel_says(&self->user), "1 DMs and 2 MRs"))
-		fail_case("the ULP had \"%s\", not \"1 DMs and 2 MRs\"", kernel_says(&self->user));
-	fails_with(kernel_tries(&self->user, "is_held"), ENODEV, "is_held");
-	fails_with(kernel_tries(&self->user, "counter"), ENODEV, "counter");
+	if (strcmp(ulp_says(&self->user), "1 DMs and 2 MRs"))
+		fail_case("the ULP had \"%s\", not \"1 DMs and 2 MRs\"", ulp_says(&self->user));
+	fails_with(ulp_tries(&self->user, "is_held"), ENODEV, "is_held");
+	fails_with(ulp_tries(&self->user, "counter"), ENODEV, "counter");
 }
 
 TEST_F_TIMEOUT(ulp, device_removal_takes_the_memory_of_the_ulp, 240)
 {
 	for (int round = 0; round < 2; round++) {
-		kernel_does(&self->user, "hold");
+		ulp_does(&self->user, "hold");
 		ASSERT_TRUE(leaves(self));
 		check_loss(self);
 		ASSERT_TRUE(comes_back(self));
 		self->ctx = device_open();
 		EXPECT_TRUE(dm_budget_is_whole(self->ctx));
-		kernel_does(&self->user, "open %s", device_name());
-		kernel_does(&self->user, "ring");
+		ulp_does(&self->user, "open %s", device_name());
+		ulp_does(&self->user, "ring");
 	}
 }
 
@@ -489,5 +489,5 @@ TEST_F_TIMEOUT(ulp, device_removal_ends_import_by_another_device, 240)
 
 int main(int argc, char **argv)
 {
-	return harness_run(argc, argv, kernel_users_prepare);
+	return harness_run(argc, argv, ulps_prepare);
 }

@@ -4,7 +4,7 @@
  * An exporter moves a buffer or takes its memory away, and the device follows: the driver makes
  * the keys invalid, and the next page fault maps the memory that the buffer has then.
  *
- * The driver is told by move_notify.  The MR does not hold the buffer.
+ * The driver is told by invalidate_mappings.  The MR does not hold the buffer.
  *
  * No case registers memory for on-demand paging: the driver has to listen for page faults
  * from the first MR of a dma-buf on, whatever else is registered.

@@ -13,12 +13,12 @@
 #include "faults/sweep.h"
 #include "lib/dm.h"
 #include "lib/harness.h"
-#include "lib/kernel_user.h"
+#include "lib/ulp.h"
 #include <string.h>
 
 FIXTURE(kernel_dm)
 {
-	struct kernel_user user;
+	struct ulp user;
 	struct ibv_context *ctx;
 	int dmabufs;
 };
@@ -32,12 +32,12 @@ FIXTURE_SETUP(kernel_dm)
 	faults_open();
 	self->ctx = device_open();
 	ASSERT_TRUE(dm_budget_is_whole(self->ctx));
-	kernel_user_open(&self->user);
+	ulp_open(&self->user);
 }
 
 FIXTURE_TEARDOWN(kernel_dm)
 {
-	kernel_user_close(&self->user);
+	ulp_close(&self->user);
 	if (self->ctx)
 		EXPECT_TRUE(dm_budget_is_whole(self->ctx));
 	device_close(self->ctx);
@@ -60,7 +60,7 @@ static void sweep_command(world *self, const char *command)
 		int err;
 
 		fail_at(s.n);
-		err = kernel_tries(&self->user, command);
+		err = ulp_tries(&self->user, command);
 		fail_end(&s, err);
 		check_all_back(self);
 	}
@@ -77,11 +77,11 @@ TEST_F_TIMEOUT(kernel_dm, failed_open_leaves_nothing, 600)
 		int err;
 
 		fail_at(s.n);
-		err = kernel_tries(&self->user, command);
+		err = ulp_tries(&self->user, command);
 		/* A queue pair of Soft-RoCE has a socket; without memory for it this is the errno. */
 		fail_end(&s, err == ENFILE ? ENOMEM : err);
 		if (!err)
-			kernel_does(&self->user, "close");
+			ulp_does(&self->user, "close");
 	}
 	sweep_end(&s, "in the kernel, ", "open", "");
 }
@@ -95,15 +95,15 @@ static void sweep_end_by(world *self, const char *command, const char *again)
 		int err;
 
 		if (again)
-			kernel_does(&self->user, "%s", again);
-		kernel_does(&self->user, "hold");
+			ulp_does(&self->user, "%s", again);
+		ulp_does(&self->user, "hold");
 		fail_at(s.n);
-		err = kernel_tries(&self->user, command);
+		err = ulp_tries(&self->user, command);
 		fail_end(&s, err);
 		if (err == ENOMEM)
 			fail_case("\"%s\" failed with a fault at point %u", command, s.n);
 		if (err)	/* the command could not be copied */
-			kernel_does(&self->user, "%s", command);
+			ulp_does(&self->user, "%s", command);
 		check_all_back(self);
 	}
 	sweep_end(&s, "in the kernel, ", command, "");
@@ -111,7 +111,7 @@ static void sweep_end_by(world *self, const char *command, const char *again)
 
 TEST_F_TIMEOUT(kernel_dm, free_succeeds_despite_faults, 600)
 {
-	kernel_does(&self->user, "open %s", device_name());
+	ulp_does(&self->user, "open %s", device_name());
 	sweep_end_by(self, "free", NULL);
 }
 
@@ -128,21 +128,21 @@ TEST_F_TIMEOUT(kernel_dm, close_succeeds_despite_faults, 600)
 
 TEST_F_TIMEOUT(kernel_dm, failed_alloc_or_reg_leaves_nothing, 600)
 {
-	kernel_does(&self->user, "open %s", device_name());
+	ulp_does(&self->user, "open %s", device_name());
 	sweep_command(self, "ring");
 	sweep_command(self, "two");
 }
 
 TEST_F_TIMEOUT(kernel_dm, failed_export_or_import_leaves_nothing, 600)
 {
-	kernel_does(&self->user, "open %s", device_name());
+	ulp_does(&self->user, "open %s", device_name());
 	sweep_command(self, "importer");
 }
 
 static void prepare(void)
 {
 	faults_prepare();
-	kernel_users_prepare();
+	ulps_prepare();
 }
 
 int main(int argc, char **argv)

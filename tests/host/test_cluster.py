@@ -17,6 +17,7 @@ import unittest
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "kit"))
 
+from mrfd import bases  # noqa: E402
 from mrfd import programs  # noqa: E402
 from mrfd.machine import patience  # noqa: E402
 
@@ -86,7 +87,7 @@ class Cluster(unittest.TestCase):
         self.assertIn("guest0: guest1\nguest0: guest0\n", said)
         self.assertIn("guest0: MRFD_HOSTS=guest0,guest1\n", said)
         self.assertRegex(said, r"guest0: LD_LIBRARY_PATH=/mrfd/build/rdma-core")
-        self.assertIn("guest0: config-7.3", said)
+        self.assertIn(f"guest0: config-{bases.base('linux')['upstream']}", said)
 
     def test_status_is_that_of_the_command(self):
         done = subprocess.run([os.path.join(TOP, "scripts/boot"), "--guests", "2", "--cluster",

@@ -264,7 +264,7 @@ class BaseTest(unittest.TestCase):
     def test_each_base_has_its_words(self):
         sys.path.insert(0, str(TOP / 'kit'))
         from mrfd import bases  # pylint: disable=import-outside-toplevel
-        for project in 'linux', 'rdma-core', 'perftest', 'ucx':
+        for project in 'linux', 'rdma-core', 'perftest', 'libfabric', 'ucx':
             with self.subTest(project=project):
                 base = bases.base(project)
                 self.assertRegex(base['tree'], '^[0-9a-f]{40}$')

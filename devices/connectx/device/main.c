@@ -305,7 +305,7 @@ static bool serve(struct side *side, const struct vfu_ops *ops, int fd)
 	struct vfu *vfu = vfu_new(m->loop, &side->dma, ops, side, fd);
 
 	if (!vfu) {
-		note("the client cannot be served: %s", strerror(errno));
+		note("QEMU cannot be served: %s", strerror(errno));
 		return false;
 	}
 	function_plug(&side->function, vfu);
@@ -350,7 +350,7 @@ static void direct_arrived(void *arg, uint32_t events)
 		serve(side, &second_ops, fd);
 		return;
 	}
-	note("the function of Data Direct has a client already");
+	note("the function of Data Direct has a QEMU already");
 	close(fd);
 }
 

@@ -120,7 +120,7 @@ static int do_version(struct vfu *v, struct request *r)
 
 	memcpy(version, r->body, sizeof(version));
 	if (version[0] != 0)
-		note("the client speaks vfio-user %u.%u, and this is 0.0", version[0], version[1]);
+		note("QEMU speaks vfio-user %u.%u, and this is 0.0", version[0], version[1]);
 	if (v->versioned || version[0] != 0)
 		return MALFORMED;
 	if (r->len > sizeof(version)) {

@@ -71,7 +71,7 @@ static void broken(struct vfu *v, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(why, sizeof(why), fmt, args);
 	va_end(args);
-	note("the vfio-user client is disconnected: %s", why);
+	note("QEMU is disconnected: %s", why);
 	end(v, -EPROTO);
 }
 
@@ -395,7 +395,7 @@ static int vfu_ask(void *arg, uint64_t addr, void *data, size_t len, bool write)
 	wait_for_answer(v, began + a->ms * 1000000ull);
 	loop_waited(v->loop);
 	done = a->state == ASK_DONE;
-	trace("dma %s %#llx+%#zx of the client: %s, %u us", write ? "write" : "read",
+	trace("dma %s %#llx+%#zx of QEMU: %s, %u us", write ? "write" : "read",
 	      (unsigned long long)addr, len, done ? "ok" : "refused",
 	      (unsigned int)((stats_clock() - began) / 1000));
 	if (a->state == ASK_SENT && v->fd >= 0) {

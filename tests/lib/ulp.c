@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* See kernel_user.h. */
-#include "lib/kernel_user.h"
+/* See ulp.h. */
+#include "lib/ulp.h"
 #include "lib/case.h"
 #include <fcntl.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@ static void module_unload(void)
 		fail_case("unload " MODULE);
 }
 
-void kernel_users_prepare(void)
+void ulps_prepare(void)
 {
 	const char *path = getenv("MRFD_KERNEL_DM");
 	int fd;
@@ -33,26 +33,26 @@ void kernel_users_prepare(void)
 		fail_case("atexit");
 }
 
-void kernel_user_open(struct kernel_user *u)
+void ulp_open(struct ulp *u)
 {
 	u->fd = open("/dev/" MODULE, O_RDWR | O_CLOEXEC);
 	if (u->fd < 0)
 		fail_case("/dev/" MODULE);
 }
 
-void kernel_user_close(struct kernel_user *u)
+void ulp_close(struct ulp *u)
 {
 	if (u->fd > 0)
 		close(u->fd);
 	u->fd = 0;
 }
 
-int kernel_tries(struct kernel_user *u, const char *command)
+int ulp_tries(struct ulp *u, const char *command)
 {
 	return write(u->fd, command, strlen(command)) < 0 ? errno : 0;
 }
 
-void kernel_does(struct kernel_user *u, const char *fmt, ...)
+void ulp_does(struct ulp *u, const char *fmt, ...)
 {
 	char command[80];
 	va_list args;
@@ -61,14 +61,14 @@ void kernel_does(struct kernel_user *u, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(command, sizeof(command), fmt, args);
 	va_end(args);
-	err = kernel_tries(u, command);
+	err = ulp_tries(u, command);
 	if (!err)
 		return;
 	errno = err;
-	fail_case("\"%s\" in the kernel: \"%s\"", command, kernel_says(u));
+	fail_case("\"%s\" in the kernel: \"%s\"", command, ulp_says(u));
 }
 
-const char *kernel_says(struct kernel_user *u)
+const char *ulp_says(struct ulp *u)
 {
 	static char text[256];
 	ssize_t n = pread(u->fd, text, sizeof(text) - 1, 0);
