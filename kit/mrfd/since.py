@@ -62,9 +62,9 @@ def nothing(_):
     return False
 
 
-def named(expression):
-    """The programs whose names match, without their device."""
-    return lambda program: bool(re.fullmatch(expression, program.name))
+def named(*expressions):
+    """The programs whose names, without their device, match one of these."""
+    return lambda program: any(re.fullmatch(e, program.name) for e in expressions)
 
 
 def on_device(*words):
@@ -100,7 +100,7 @@ def with_guest(word):
         boots(program) and bool(re.search(rf"(?<![A-Za-z]){word}", _host_text(program))))
 
 
-kernel_code = any_of(lambda program: bool(program.device), named("kunit|demo"), boots)
+kernel_code = any_of(lambda program: bool(program.device), named("kunit", "demo"), boots)
 
 
 # What a file is a part of
@@ -207,11 +207,14 @@ def of_libfabric(path):
 
 
 def of_ucx(path):
-    return of_tree(path, (), named("host/(hsa|ucx)"))
+    return of_tree(path, (), named("host/hsa", "host/ucx"))
 
 
 PROJECTS = {"linux": of_kernel, "rdma-core": of_library, "perftest": of_perftest,
             "libfabric": of_libfabric, "ucx": of_ucx}
+
+
+PATCH_TESTS = "host/join", "host/patches", "host/series", "host/update"  # they read the patches
 
 
 def of_patch(project, path, commit):
@@ -225,7 +228,7 @@ def of_patch(project, path, commit):
     except NoRevision:
         pass  # it is new
     files = re.findall(r"^(?:---|\+\+\+) [ab]/(\S+)$", "\n".join(texts), re.MULTILINE)
-    return any_of(*map(PROJECTS[project], set(files)))
+    return any_of(named(*PATCH_TESTS), *map(PROJECTS[project], set(files)))
 
 
 def of_base(project):
@@ -233,8 +236,8 @@ def of_base(project):
     return any_of(kit, PROJECTS[project]("moved"))
 
 
-model = any_of(on_device(*MLX5), named("model/.*|host/.*"))
-kit = named("host/.*|demo")
+model = any_of(on_device(*MLX5), named("model/.*", "host/.*"))
+kit = named("host/.*", "demo")
 RULES = (  # the first that matches; a group is what the function gets
     (r"patches/(linux|rdma-core|perftest|libfabric|ucx)\b.*\.patch", of_patch),
     (r"patches/(linux|rdma-core|perftest|libfabric|ucx)/base", of_base),
@@ -244,21 +247,22 @@ RULES = (  # the first that matches; a group is what the function gets
     (r"perftest/(.*)", of_perftest),
     (r"libfabric/(.*)", of_libfabric),
     (r"ucx/(.*)", of_ucx),
-    (r"devices/connectx/fuzz/.*", lambda: named(r"model/fuzz_.*|host/.*")),
+    (r"devices/connectx/fuzz/.*", lambda: named("model/fuzz_.*", "host/.*")),
     (r"(devices/connectx/test/.*\.[ch])", compiled_from),
     (r"devices/connectx/.*", lambda: model),
     (r"(tests/\w+/\w+\.py)", imported_by),
     (r"tests/(gpu|steps|kernel_dm|importer)/.*", lambda name: with_guest(GUEST_FOLDERS[name])),
     (r"tests/(?:host|guests|dmabuf_test)/.*", lambda: kit),
-    (r"tests/bench/.*", lambda: nothing),
-    (r"tests/hsa/.*", lambda: named("host/(hsa|libfabric)")),
+    (r"tests/bench/.*", lambda: named("host/report")),
+    (r"tests/hsa/.*", lambda: named("host/hsa", "host/libfabric")),
     (r"tests/(?:expected-.*|rdma-core\.runs)", lambda: named("rdma-core/.*")),
     (r"(tests/.*\.[ch])", compiled_from),
-    (r"demo/.*", lambda: named(r"demo|host/(demo|painter)|programs/dm_examples")),
+    (r"demo/.*", lambda: named("demo", "host/demo", "host/painter",
+                                    "programs/dm_examples")),
     (r"kit/(?:configs|guest|userland).*", lambda: everything),
     (r"kit/mrfd/(\w+)\.py", of_kit),
     (r"kit/.*|scripts/.*|Makefile|\.ci/.*|\.github/.*", lambda: kit),
-    (r"README\.md", lambda: named(r"host/.*|programs/readme")),
+    (r"README\.md", lambda: named("host/.*", "programs/readme")),
     (r"Documentation/.*|LICENSES/.*|[A-Z]+(\.md)?|\.\w+", lambda *_: named("host/.*")),
 )
 

@@ -3,6 +3,7 @@
 """Which programs a change affects (make check SINCE=REV), and what each test says about
 where it runs."""
 
+import ast
 import glob
 import os
 import sys
@@ -44,6 +45,18 @@ class Affected(unittest.TestCase):
         self.assertEqual(affected("devices/connectx/test/hca/test_cq.c"), {"model/cq"})
         self.assertEqual(affected("tests/programs/readme.py"), of("programs/readme"))
 
+    def test_each_rule_that_names_programs_matches_one(self):
+        with open(since.__file__, encoding="utf-8") as file:
+            calls = [node for node in ast.walk(ast.parse(file.read()))
+                     if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "named"]
+        names = {word.value for call in calls for word in call.args
+                 if isinstance(word, ast.Constant)} | set(since.PATCH_TESTS)
+        self.assertGreater(len(names), 10)
+        names.remove("rdma-core/.*")  # its suite is not among OURS
+        for name in names:
+            with self.subTest(name=name):
+                self.assertTrue(of(name))
+
     def test_the_run_says_what_each_file_affects(self):
         with mock.patch.object(since, "changed",
                                lambda _: ("HEAD", ["README.de.txt", "tests/programs/readme.py"])):
@@ -78,9 +91,10 @@ class Affected(unittest.TestCase):
         patch, = glob.glob(os.path.join(TOP, "patches/linux*/14-mlx5-rereg/0002-*.patch"))
         mlx5 = affected(os.path.relpath(patch, TOP))
         self.assertIn("connectx-pinned/rereg/changes", mlx5)
+        self.assertLess(set(since.PATCH_TESTS), mlx5)
         self.assertFalse({title for title in mlx5 if title.startswith("rxe/")})
         core = affected("kernel/drivers/infiniband/core/umem_fd.c")
-        self.assertLess(rxe | mlx5, core)
+        self.assertLess(rxe | mlx5 - set(since.PATCH_TESTS), core)
         self.assertNotIn("host/results", core)
         self.assertEqual(affected("kernel/Documentation/infiniband/dm.rst"), set())
 
