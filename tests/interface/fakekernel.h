@@ -40,10 +40,11 @@ static int answer(const struct ib_uverbs_ioctl_hdr *h)
 	bool reg = is(h, UVERBS_OBJECT_MR, UVERBS_METHOD_REG_MR_FD);
 	bool rereg = is(h, UVERBS_OBJECT_MR, UVERBS_METHOD_REREG_MR_FD);
 	bool query = is(h, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_BUFFER_CAPS);
+	bool export = is(h, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_EXPORT_DMABUF);
 
 	kernel.calls++;
 	kernel.queries += query;
-	if (kernel.old && (reg || rereg || query))
+	if (kernel.old && (reg || rereg || query || export))
 		return EPROTONOSUPPORT;
 	if (reg)
 		return kernel.reg_errno;

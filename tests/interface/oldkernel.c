@@ -3,13 +3,15 @@
 /* runs: full debug-full; devices: connectx */
 /*
  * On a kernel without registration by fd, or with a provider that does not use it, the library
- * registers by other means, with the same errors; there is no re-registration by fd.
+ * registers by other means, with the same errors; there is no re-registration by fd.  It exports
+ * device memory by upstream's method.
  *
  * The program plays that kernel.  With MRFD_OLD_KERNEL in the environment it runs on one
  * (tests/host/test_debian.py) and leaves the answers to it.
  */
 #include "interface/fakekernel.h"
 #include "lib/counts.h"
+#include "lib/dm.h"
 #include "lib/harness.h"
 #include "lib/memory.h"
 #include "lib/pair.h"
@@ -438,6 +440,36 @@ TEST_F(old, query_mr_fd_caps_says_what_the_library_can_do)
 }
 
 /* The kernel has the methods, but the provider of siw does not use them. */
+/*
+ * By upstream's method, which mlx5 alone has, and that not on each kernel.  There its fd is
+ * read-only; our kernel, which answers if this program plays the old one, makes it for writing.
+ */
+TEST_F(old, device_memory_is_exported_where_the_kernel_can)
+{
+	struct dm dm = {};
+	struct ibv_mr *mr;
+	int fd;
+
+	need("dm");
+	dm_open_filled(&dm, self->ctx, PAGE, 5);
+	fd = ibv_dm_export_dmabuf_fd(dm.dm);
+	if (device_can("mlx5-queues") && device_can("dm-export")) {
+		ASSERT_LE(0, fd);
+		EXPECT_EQ(kernel.old ? 0 : EACCES, errno_of(self, DMABUF, fd, RW));
+		mr = must(reg(self, 0, PAGE, DMABUF, fd, REMOTE_READ));
+		ASSERT_EQ(IBV_WC_SUCCESS, rdma_op(&self->pair, IBV_WR_RDMA_READ, self->host_mr,
+						  self->host.iova, PAGE, (uintptr_t)mr->addr,
+						  mr->rkey));
+		EXPECT_TRUE(filled(self->host.cpu, PAGE, 5, "what was read"));
+		mr_close(mr);
+		close(fd);
+	} else {
+		EXPECT_EQ(-1, fd);
+		EXPECT_EQ(EOPNOTSUPP, errno);
+	}
+	dm_close(&dm);
+}
+
 TEST_F(old, library_maps_memfd_for_provider_without_the_op)
 {
 	struct ibv_context *ctx;
