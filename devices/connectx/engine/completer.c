@@ -38,10 +38,10 @@ static bool in_flight(const struct requester *r)
 }
 
 /*
- * The specification (IBA 9.7.6.1.3) lets the timer expire after one to four times the timeout that a
- * QP asks for.  The first time it is one, so that what is lost comes soon; then two and four,
- * because the other end may have no CPU of its host for a while.  A program that asks for 67 ms
- * and seven retries, as many do, gives up after 1.8 seconds.
+ * IBA 9.7.6.1.3 lets the timer expire after one to four times the timeout that a QP asks for.
+ * The first time it is one, so that what is lost comes soon; then two and four, because the other
+ * end may have no CPU of its host for a while.  A program that asks for 67 ms and seven retries,
+ * as many do, gives up after 1.8 seconds.
  */
 static uint64_t ack_timeout(const struct qp *qp)
 {
