@@ -147,7 +147,7 @@ TEST_F(uapi, reg_mr_of_a_wrong_fd_is_ebadf_or_einval)
 	ASSERT_EQ(0, self->failures);
 }
 
-static int rereg_mr(FIXTURE_DATA(uapi) *self, uint32_t flags, const void *resp)
+static int rereg_mr(FIXTURE_DATA(uapi) *self, uint32_t mr, uint32_t flags, const void *resp)
 {
 	struct {
 		struct ib_uverbs_cmd_hdr hdr;
@@ -155,7 +155,7 @@ static int rereg_mr(FIXTURE_DATA(uapi) *self, uint32_t flags, const void *resp)
 	} req = {
 		.hdr = { .command = IB_USER_VERBS_CMD_REREG_MR, .in_words = sizeof(req) / 4,
 			 .out_words = sizeof(struct ib_uverbs_rereg_mr_resp) / 4 },
-		.cmd = { .response = (uintptr_t)resp, .mr_handle = self->mr.handle, .flags = flags,
+		.cmd = { .response = (uintptr_t)resp, .mr_handle = mr, .flags = flags,
 			 .pd_handle = self->pair.pd->handle, .access_flags = LOCAL_WRITE,
 			 .start = (uintptr_t)self->local.cpu, .hca_va = 0, .length = PAGE },
 	};
@@ -171,8 +171,24 @@ TEST_F(uapi, rereg_mr_with_an_inaccessible_answer_changes_nothing)
 	for (uint32_t flags = 1; flags <= CHANGE_ALL; flags++)
 		for (int i = 0; i < ARRAY_SIZE(resp); i++)
 			expect(self, true, "REREG_MR", "an inaccessible answer",
-			       rereg_mr(self, flags, resp[i]), EFAULT);
+			       rereg_mr(self, self->mr.handle, flags, resp[i]), EFAULT);
 	ASSERT_EQ(0, self->failures);
+}
+
+/* The same of memory of the process, which every kernel can register. */
+TEST_F(uapi, rereg_mr_with_an_inaccessible_answer_takes_no_right)
+{
+	struct memory from;
+	struct ibv_mr *mr;
+
+	memory_open_filled(&from, HOST, SIZE, 8);
+	mr = memory_reg(&from, self->pair.pd, RW);
+	ASSERT_EQ(EFAULT, rereg_mr(self, self->local_mr->handle, IBV_REREG_MR_CHANGE_ACCESS, NULL));
+	EXPECT_EQ(IBV_WC_SUCCESS, rdma_op(&self->pair, IBV_WR_RDMA_WRITE, mr, from.iova, SIZE,
+					  self->local.iova, self->local_mr->rkey));
+	EXPECT_TRUE(filled(self->local.cpu, SIZE, 8, "what was written"));
+	mr_close(mr);
+	memory_close(&from);
 }
 
 TEST_HARNESS_MAIN
