@@ -158,8 +158,8 @@ TEST_F(buffer, mr_works_while_rereg_waits)
 	ASSERT_EQ(0, pthread_create(&thread, NULL, rereg_thread, &job));
 	while (!query(self->buf.fd).pins)
 		usleep(1000);
-	for (int i = 0; i < 50; i++)
-		ASSERT_TRUE(is_at(self, job.mr, self->vgem.cpu));
+	/* Once, because on a busy kernel with every checker it takes seconds. */
+	ASSERT_TRUE(is_at(self, job.mr, self->vgem.cpu));
 	ASSERT_EQ(EBUSY, pthread_tryjoin_np(thread, &ret));
 	signal_fences(self->buf.fd);
 	ASSERT_EQ(0, pthread_join(thread, &ret));
