@@ -511,7 +511,8 @@ class Guest:
                 enough = self._stop or answered and self._is_off()
                 timed_out = timed_out or not enough
                 key = next((k for k in questions if SYSRQ[k] not in self.console), None)
-                if key is None or enough or not self._console:  # a kernel that began answers
+                # A kernel that has printed nothing has not begun, and answers nothing.
+                if key is None or enough or not self._console:
                     self._process.kill()
                 else:
                     self._sysrq(key)
