@@ -65,7 +65,6 @@ check_tools() {
 		[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
 		;;
 	esac
-	case ${!room[*]} in *source-* | *newest-*) pairs+=(xz:xz-utils) ;; esac
 	for pair in "${pairs[@]}"; do
 		command -v "${pair%:*}" >/dev/null || missing+=("${pair#*:}")
 	done
@@ -121,10 +120,10 @@ need() {
 	source-*)
 		[ -z "$(own_source "${1#source-}")" ] || return 0
 		! any "$cache/$1"-*.git.stamp || return 0
-		case $1 in *-linux) takes "$1" cache 2300 ;; *) takes "$1" cache 50 ;; esac
+		case $1 in *-linux) takes "$1" cache 700 ;; *) takes "$1" cache 50 ;; esac
 		;;
 	newest-*) # of scripts/sources --newest
-		case $1 in *-linux) takes "$1" build 2300 ;; *) takes "$1" build 50 ;; esac
+		case $1 in *-linux) takes "$1" build 700 ;; *) takes "$1" build 50 ;; esac
 		;;
 	debian-kernel)
 		need rootfs

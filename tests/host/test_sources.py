@@ -158,7 +158,7 @@ class SourcesTest(ProjectTest):
     def test_other_base_or_recipe_has_its_own_source(self):
         self.serve(MIRROR)
         seen = {self.made('sources', 'linux')}
-        for name, before, after in (('scripts/sources', 'repack -q -a', 'repack -a -q'),
+        for name, before, after in (('scripts/sources', '--quiet --done', '--done --quiet'),
                                     ('patches/linux/base', f'version: {VERSION}', 'version: 7.3.4-2')):
             self.edit(name, before, after)
             seen.add(self.made('sources', 'linux'))
