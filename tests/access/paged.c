@@ -305,7 +305,10 @@ TEST_F(paged, prefetch_beyond_the_mr_is_efault)
 
 		if (!device_can("vmap") && i < 2)
 			continue;	/* mlx5 looks at whole pages */
-		ASSERT_EQ(EFAULT, err) { TH_LOG("range %d", i); }
+		ASSERT_EQ(EFAULT, err) {
+			TH_LOG("prefetch of %zu bytes from byte %zd of the MR", outside[i].n,
+			       outside[i].from);
+		}
 	}
 	ASSERT_TRUE(written(self, HEAD, LENGTH));
 }

@@ -109,7 +109,7 @@ TEST_F(direct, access_outside_of_the_mr_is_refused)
 						    mr->rkey);
 
 		EXPECT_EQ(ranges[i].inside ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR, status)
-			TH_LOG("range %d", i);
+			TH_LOG("read of %u bytes at iova %#lx", ranges[i].n, ranges[i].from);
 		if (status)
 			pair_connect(&self->w.pair, IBV_MTU_1024);
 	}

@@ -187,6 +187,15 @@ class Lines(InDirectory):
     def test_step_without_objects_shows_the_time(self):
         self.assertEqual(self.shown(False, 61, log=b'text\n'), ['building it: 1:00\n'])
 
+    def test_step_of_mmdebstrap_shows_what_it_does(self):
+        log = b'I: extracting archives...\nI: using /tmp/x as tempdir\nI: creating'
+        self.assertEqual(self.shown(False, 61, log=log + b' tarball...\n'),
+                         ['building it: creating tarball, 1:00\n'])
+        self.log.write_bytes(log)
+        step = progress.Step(str(self.log), 'userland', str(self.dir / 'steps'))
+        step.look()
+        self.assertEqual(step.text(short=True), 'userland: extracting archives, 0:00')
+
     def test_result_is_that_of_the_step(self):
         self.shown(True, 3)
         self.assertTrue(self.made)

@@ -134,7 +134,7 @@ TEST_F(polled, each_completion_is_delivered_once)
 	ASSERT_EQ(n, self->all);
 	for (int i = 0; i < n; i++) {
 		if (self->seen[i] != 1)
-			TH_LOG("completion %d", i);
+			TH_LOG("completion %d of %d came %d times", i, n, self->seen[i]);
 		ASSERT_EQ(1, self->seen[i]);
 	}
 }

@@ -192,10 +192,10 @@ TEST_F(paged, new_memory_can_be_pinned_and_paged_again)
 	for (int i = 0; i < 4; i++) {
 		ASSERT_EQ(0, ibv_rereg_mr(self->mr, TRANS | CHANGE_ACCESS, NULL, m[i]->cpu, SIZE,
 					  RW));
-		ASSERT_TRUE(is_pinned(self, 0, m[i])) { TH_LOG("%d", i); }
+		ASSERT_TRUE(is_pinned(self, 0, m[i])) { TH_LOG("MR moved %d times", 2 * i + 1); }
 		ASSERT_EQ(0, ibv_rereg_mr(self->mr, TRANS | CHANGE_ACCESS, NULL, m[3 - i]->cpu,
 					  SIZE, RW | PAGED));
-		ASSERT_TRUE(is_paged(self, 0, m[3 - i])) { TH_LOG("%d", i); }
+		ASSERT_TRUE(is_paged(self, 0, m[3 - i])) { TH_LOG("MR moved %d times", 2 * i + 2); }
 		ASSERT_EQ(self->mrs, mr_count());
 	}
 }
