@@ -8,6 +8,7 @@
  * can do there to the counts of huge pages.  interface/hugepages does the same by RDMA.
  */
 #include "lib/child.h"
+#include "lib/clock.h"
 #include "lib/harness.h"
 #include "lib/hugepages.h"
 #include "lib/memory.h"
@@ -19,12 +20,13 @@
 
 #define POOL 8
 #define PAGES 2		/* of a file */
-#define ROUNDS 20
+#define MEETINGS 20	/* of two threads that fill the same holes */
 
 struct filler {
 	pthread_barrier_t *start;
 	int udmabuf, memfd;
 	int err;
+	struct span span;
 };
 
 FIXTURE(hole)
@@ -100,15 +102,20 @@ static void *fill_hole(void *arg)
 	int fd;
 
 	pthread_barrier_wait(f->start);
+	f->span.begin = now();
 	fd = ioctl(f->udmabuf, UDMABUF_CREATE, &create);
 	f->err = fd < 0 ? errno : 0;
+	f->span.end = now();
 	if (fd >= 0)
 		close(fd);
 	return NULL;
 }
 
-/* Two threads make a udmabuf of the same holes at the same time: the errno of one that fails. */
-static int fill_by_two(void)
+/*
+ * Two threads make a udmabuf of the same holes at the same time: the errno of one that fails.
+ * Add one to *met if their calls did overlap.
+ */
+static int fill_by_two(int *met)
 {
 	int memfd = memfd_of(PAGES * HUGE_PAGE, MFD_HUGETLB | MFD_ALLOW_SEALING);
 	int udmabuf = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
@@ -129,6 +136,7 @@ static int fill_by_two(void)
 	pthread_barrier_destroy(&start);
 	close(udmabuf);
 	close(memfd);
+	*met += spans_overlap(&fillers[0].span, &fillers[1].span);
 	return fillers[0].err ?: fillers[1].err;
 }
 
@@ -136,27 +144,31 @@ static int fill_by_two(void)
 TEST_F(hole, two_threads_get_the_same_pages)
 {
 	struct hugepages wanted = { .total = PAGES, .free = PAGES };
+	int met = 0, i;
 
 	hugepages_make(PAGES);
 	self->pool = hugepages_now();
 	ASSERT_TRUE(hugepages_are(wanted));
-	for (int i = 0; i < ROUNDS; i++) {
-		ASSERT_EQ(0, fill_by_two()) TH_LOG("round %d", i);
-		ASSERT_TRUE(hugepages_are(self->pool)) TH_LOG("round %d", i);
+	for (i = 1; met < MEETINGS; i++) {
+		ASSERT_EQ(0, fill_by_two(&met)) TH_LOG("call %d of both threads", i);
+		ASSERT_TRUE(hugepages_are(self->pool)) TH_LOG("after call %d of both threads", i);
 	}
+	printf("# of %d calls of both threads %d overlapped\n", i - 1, met);
 }
 
 /* The page that comes too late is reserved for somebody else. */
 TEST_F(hole, reserved_pages_stay_reserved)
 {
 	struct hugepages wanted;
+	int met = 0, i;
 
 	reserve(self, POOL - PAGES);
 	wanted = hugepages_now();
-	for (int i = 0; i < ROUNDS; i++) {
-		fill_by_two();
-		ASSERT_TRUE(hugepages_are(wanted)) TH_LOG("round %d", i);
+	for (i = 1; met < MEETINGS; i++) {
+		fill_by_two(&met);
+		ASSERT_TRUE(hugepages_are(wanted)) TH_LOG("after call %d of both threads", i);
 	}
+	printf("# of %d calls of both threads %d overlapped\n", i - 1, met);
 }
 
 TEST_HARNESS_MAIN
