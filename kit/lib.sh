@@ -214,13 +214,17 @@ in_userland() {
 }
 
 # use_huge_pages: of in_userland, inside.  The programs that start next get large pieces of
-# memory in huge pages (kit/huge.c).
+# memory in huge pages (kit/huge.c).  A lock, and not a name with $$, keeps two runs apart:
+# both have the same $$, since each is in a PID namespace of its own.
 use_huge_pages() {
-	local library=$build/huge.so part=$build/huge.so.part.$$
+	local library=$build/huge.so lock
+	exec {lock}>"$library.lock"
+	flock "$lock"
 	[ "$library" -nt "$top/kit/huge.c" ] || {
-		/usr/bin/gcc -O2 -Wall -Wextra -shared -fPIC -o "$part" "$top/kit/huge.c"
-		mv "$part" "$library"
+		/usr/bin/gcc -O2 -Wall -Wextra -shared -fPIC -o "$library.part" "$top/kit/huge.c"
+		mv "$library.part" "$library"
 	}
+	exec {lock}>&-
 	export LD_PRELOAD=$library
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # runs: quick
-"""The cache of compilers never gives an object whose source has changed (kit/compilers)."""
+"""The cache of compilers never gives an object whose source has changed (kit/compilers), and
+builds that start side by side make the library for huge pages once (kit/huge.c)."""
 
 import os
 import shutil
@@ -36,6 +37,15 @@ class Cache(unittest.TestCase):
                               '.data\n.incbin "contents"\n')
         self.assertEqual(self.image("old kernel"), "old kernel")
         self.assertEqual(self.image("new kernel"), "new kernel")
+
+    def test_builds_side_by_side_share_the_library_for_huge_pages(self):
+        where = f"/mrfd/build/{os.path.basename(self.at)}"
+        command = f". /mrfd/kit/lib.sh; build={where}; use_huge_pages; exec true"
+        builds = [subprocess.Popen([os.path.join(TOP, "scripts/enter"), "bash", "-c", command],
+                                   cwd=TOP, stderr=subprocess.PIPE, text=True) for _ in range(8)]
+        self.assertEqual([(build.communicate()[1], build.returncode) for build in builds],
+                         [("", 0)] * len(builds))
+        self.assertEqual(sorted(os.listdir(self.at)), ["huge.so", "huge.so.lock"])
 
 
 if __name__ == "__main__":
