@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; guest: smp; devices: rxe */
-/* runs: quick debug-full; guest: smp; devices: connectx */
+/* runs: quick debug-full; guest: smp; devices: all */
 /*
  * An MR for on-demand paging is an MR like any other: data goes where it belongs, byte for byte,
  * and nowhere else.  Its pages come when packets need them, and go when the process takes them

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; guest: bounce; devices: rxe */
+/* runs: quick debug-full; guest: bounce; devices: rxe */
 /*
  * Where DMA goes through bounce buffers (swiotlb=force) device memory that is system memory is
  * not mapped for another device, which would read and write a copy of it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: rxe */
 /* runs: full; devices: connectx */
 /*
  * The kernel uses the I/O accessors for a dma-buf in I/O memory, and never for one in system

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; guest: smp; devices: rxe */
-/* runs: quick debug-full; guest: smp; devices: connectx */
+/* runs: quick debug-full; guest: smp; devices: all */
 /*
  * On a device that does DMA and follows moves, an exporter fails, moves the buffer or takes it
  * away: the user gets the exporter's errno, importers hold nothing, and an MR that was to get

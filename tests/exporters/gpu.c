@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; guest: smp gpu; devices: rxe */
-/* runs: quick debug-full; guest: smp gpu; devices: connectx */
+/* runs: quick debug-full; guest: smp gpu; devices: all */
 /* runs: full debug-full; guest: gpu; devices: pinned */
 /*
  * A buffer of a GPU is right in VRAM and in system memory, for importers with DMA and with the

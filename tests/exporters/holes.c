@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; guest: smp; devices: rxe */
+/* runs: quick debug-full; guest: smp; devices: rxe */
 /*
  * A huge page that udmabuf or a page fault does not get for a hole of a file is missing
  * nowhere: not in the mount, not among the reserved pages, not for another thread.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: rxe */
 /* runs: full; devices: connectx */
 /*
  * Bytes arrive where they belong, at every alignment and length, across pages that are not

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: rxe */
 /* runs: full; devices: connectx */
 /*
  * A registered buffer in VRAM stays there when others need the room.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: rxe */
 /* runs: full debug-full; devices: connectx */
 /*
  * A registration of huge pages by fd makes the kernel keep no more memory than one by address.

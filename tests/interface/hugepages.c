@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; guest: smp; devices: rxe */
+/* runs: quick debug-full; guest: smp; devices: rxe */
 /* runs: full debug-full; devices: connectx */
 /*
  * A huge page that a registration takes for a hole belongs to nobody else, and goes back to

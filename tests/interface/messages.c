@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: rxe */
 /* runs: full debug-full; devices: connectx */
 /*
  * Each mistake that only an ioctl() can have has its errno: attributes, sizes, the header, the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: rxe */
 /* runs: full debug-full; devices: connectx */
 /*
  * On a kernel without registration by fd, or with a provider that does not use it, the library

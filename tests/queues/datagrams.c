@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; guest: smp; devices: rxe */
+/* runs: quick debug-full; guest: smp; devices: rxe */
 /*
  * A datagram goes out with the address that it was posted with, and with that of its sender.
  *

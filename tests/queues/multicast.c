@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; guest: smp; devices: rxe */
+/* runs: quick debug-full; guest: smp; devices: rxe */
 /*
  * The members of a multicast group hear what is sent to it, and nothing of the group is left when
  * the last one has left.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: rxe */
 /* runs: full; devices: connectx */
 /*
  * What the kernel returns for a queue has no uninitialized bytes of its heap.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug kcsan; guest: smp; devices: rxe */
+/* runs: quick debug-full kcsan; guest: smp; devices: rxe */
 /* runs: quick debug-full; guest: smp; devices: connectx */
 /*
  * Threads that poll one CQ get each completion once, in all.

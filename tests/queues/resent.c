@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
+/* runs: quick debug-full; devices: rxe */
 /*
  * What a requester sends again is what it sent before, whenever an answer comes, and an answer
  * without data completes no read.

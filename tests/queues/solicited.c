@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* runs: quick debug; devices: rxe */
-/* runs: quick debug-full; devices: connectx */
+/* runs: quick debug-full; devices: all */
 /*
  * A CQ that is armed for solicited completions only wakes the sleeper for an error too.
  *
