@@ -45,7 +45,7 @@ import tempfile
 import threading
 import time
 
-from mrfd import access, console, products, topology
+from mrfd import access, console, products, topology, tsc
 from mrfd.paths import BUILD, CACHE, INSIDE, SCRIPTS, TOP, inside
 from mrfd.processes import patience
 from mrfd.products import BootError
@@ -402,14 +402,17 @@ class Guest:
                     "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
 
         accel = {"kvm": ["-accel", "kvm"], "tcg": ["-accel", "tcg,thread=multi"]}[self.accel]
+        clock = []  # of an emulated CPU, see tsc.py
         if self.icount:
             accel = ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]
+        elif self.accel == "tcg" and tsc.khz():
+            clock = [f"tsc_early_khz={tsc.khz()}"]
         words = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
                  "-vga", "none", "-no-reboot", *accel, "-cpu", "max", "-smp", str(self.cpus),
                  "-object", f"memory-backend-memfd,id=ram,size={self.memory},share=on",
                  "-machine", "q35,memory-backend=ram", "-m", self.memory,
                  "-kernel", f"/proc/self/fd/{image}", "-initrd", f"/proc/self/fd/{initrd}",
-                 "-append", f"{KERNEL_LINE} {late_reports()} {self.append}"]
+                 "-append", " ".join([KERNEL_LINE, *clock, late_reports(), self.append])]
         for channel, number in fd.items():
             words += ["-chardev", f"socket,id={channel},fd={number}"]
         if self.gdb:

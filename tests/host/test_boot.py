@@ -23,6 +23,7 @@ from mrfd import bases  # noqa: E402
 from mrfd import environment  # noqa: E402
 from mrfd import machine  # noqa: E402
 from mrfd import products  # noqa: E402
+from mrfd import tsc  # noqa: E402
 from mrfd.devices import CONNECTX, RXE  # noqa: E402
 from mrfd import console  # noqa: E402
 from mrfd.machine import patience  # noqa: E402
@@ -339,6 +340,15 @@ class Trouble(unittest.TestCase):
         done = boot("-d", "no-such-device", "true")
         self.assertEqual(done.returncode, 125)
         self.assertIn(b"'no-such-device' is not a valid device", done.stderr)
+
+    def test_emulated_kernel_need_not_measure_its_counter(self):
+        """What it measures is wrong now and then, and its clock then too fast (tsc.py)."""
+        log = boot("dmesg", env={**os.environ, "MRFD_ACCEL": "tcg"}).stdout.decode()
+        khz = round(float(re.search(r"tsc: Detected ([0-9.]+) MHz", log)[1]) * 1000)
+        if tsc.khz():
+            self.assertAlmostEqual(khz, tsc.khz(), delta=khz // 1000)
+            self.assertNotIn("PIT calibration", log)
+        self.assertEqual("tsc_early_khz=" in log, bool(tsc.khz()))
 
     def test_interrupt_gives_130_and_leaves_no_process(self):
         token = f"mrfd.test=interrupt-{os.getpid()}"
