@@ -222,19 +222,25 @@ TEST_F(buffer, signal_during_reg_is_eintr)
 	}
 }
 
-/* Return when a process has slept in one and the same ioctl for 0.3 s, or has ended. */
+static bool has_ended(pid_t pid)
+{
+	siginfo_t info = {};
+
+	return waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid;
+}
+
+/* Return when a child has slept in one and the same ioctl for 0.3 s, or has ended. */
 static void wait_until_it_waits(pid_t pid)
 {
 	char name[32], line[256], last[256] = "";
 
 	snprintf(name, sizeof(name), "/proc/%d/syscall", pid);
-	for (int same = 0; same < 10; usleep(30000)) {
+	for (int same = 0; same < 10 && !has_ended(pid); usleep(30000)) {
 		FILE *f = must(fopen(name, "r"));
-		bool ended = !fgets(line, sizeof(line), f);
 
+		if (!fgets(line, sizeof(line), f))
+			*line = 0;
 		fclose(f);
-		if (ended)
-			return;
 		/* the number of the call, its arguments, SP and PC; or "running" */
 		same = atoi(line) != SYS_ioctl || strcmp(line, last) ? 0 : same + 1;
 		strcpy(last, line);
