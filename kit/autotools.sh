@@ -49,6 +49,7 @@ copied() {
 	mkdir -p "$2"
 	tar -C "$1" --exclude=./.git -c . | tar -C "$2" -x
 	cd "$2" || exit
+	echo "objects there before: 0" # for kit/progress
 	autoreconf -fi
 }
 
@@ -57,7 +58,7 @@ compile_perftest() {
 	local rdma=$3 flags=()
 	copied "$1" "$2"
 	! grep -q enable_drm configure.ac || flags=(--enable-drm)
-	./configure CC='ccache gcc' CPPFLAGS="-I$rdma/include" \
+	./configure CC='ccache gcc' --enable-silent-rules CPPFLAGS="-I$rdma/include" \
 		LDFLAGS="-L$rdma/lib -Wl,-rpath,$rdma/lib" "${flags[@]}"
 	make -j"$(nproc)"
 }
@@ -68,7 +69,7 @@ compile_perftest() {
 # because NDEBUG is not defined.
 compile_libfabric() {
 	local obj=$2 rdma=$3
-	local options=(CC='ccache gcc' CFLAGS='-O2 -g -Wall' --prefix="$obj")
+	local options=(CC='ccache gcc' CFLAGS='-O2 -g -Wall' --prefix="$obj" --enable-silent-rules)
 	rm -rf "$obj"
 	copied "$1" "$obj/source"
 	./configure "${options[@]}" --enable-only --enable-verbs="$rdma" --enable-rxm --enable-rxd \
@@ -88,6 +89,7 @@ compile_ucx() {
 	local obj=$2 make=(make -s -j"$(nproc)") folder test tests=()
 	copied "$1" "$obj"
 	./configure CC='ccache gcc' CXX='ccache g++' --prefix="$obj/install" --disable-static \
+		--enable-silent-rules \
 		--disable-doxygen-doc --enable-mt --enable-logging --enable-gtest --with-verbs \
 		--with-rocm=/usr --without-{cuda,ze,gdrcopy,knem,xpmem,ugni,go,java,fuse3}
 	if ! grep -q '^#define HAVE_ROCM 1' config.h; then

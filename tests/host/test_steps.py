@@ -69,6 +69,12 @@ class Reading(unittest.TestCase):
         log = b'ninja: Entering directory\n[1/20] Building C object a.o\n[2/20] Linking [7/9] x\n'
         self.assertEqual(self.count(log), (2, 20, True))
 
+    def test_objects_of_automake_are_counted(self):
+        log = (b'objects there before: 0\nautoreconf: running: libtoolize\n'
+               b'  CC       src/common.lo\n  CXX      gtest-main.o\n  CCLD     libfabric.la\n'
+               b'  CXXLD    gtest\n  GEN      ucx.pc\n')
+        self.assertEqual(self.count(log, in_all=4), (2, 4, True))
+
     def test_objects_that_were_there_count(self):
         self.assertEqual(self.count(b'objects there before: 5\n  CC      a.o\n', in_all=10),
                          (6, 10, False))
