@@ -482,6 +482,7 @@ struct disturber {
 	uint8_t *at;
 	bool unmaps;
 	bool stop;
+	useconds_t pause;	/* between two rounds */
 	uint64_t rounds;
 };
 
@@ -501,6 +502,7 @@ static void *disturb(void *arg)
 		    mmap(d->at, 4 * PAGE, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != d->at)
 			abort();
+		usleep(__atomic_load_n(&d->pause, __ATOMIC_RELAXED));
 	}
 	return NULL;
 }
@@ -519,7 +521,10 @@ static bool is_present(FIXTURE_DATA(paged) *self, size_t at, size_t n)
 	return true;
 }
 
-/* The rest of the MR has what was written, whatever happens to four of its pages. */
+/*
+ * The rest of the MR has what was written, whatever happens to four of its pages.  If these go
+ * away, an operation may fail; then the next round comes later, so that some fail and some do not.
+ */
 static void use_while_disturbed(struct __test_metadata *_metadata, FIXTURE_DATA(paged) *self,
 				bool unmaps)
 {
@@ -539,9 +544,11 @@ static void use_while_disturbed(struct __test_metadata *_metadata, FIXTURE_DATA(
 		if (status) {
 			failed++;
 			EXPECT_TRUE(unmaps) { TH_LOG("%s", ibv_wc_status_str(status)); }
+			__atomic_store_n(&d.pause, 2 * d.pause + 1, __ATOMIC_RELAXED);
 			pair_connect(&self->pair, IBV_MTU_1024);
 			continue;
 		}
+		__atomic_store_n(&d.pause, d.pause / 2, __ATOMIC_RELAXED);
 		EXPECT_EQ(0, memcmp(self->at.cpu + HEAD, self->local.cpu, 6 * PAGE - HEAD));
 		EXPECT_EQ(0, memcmp(self->at.cpu + 10 * PAGE, self->local.cpu + 10 * PAGE - HEAD,
 				    LENGTH - (10 * PAGE - HEAD)));
