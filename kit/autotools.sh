@@ -88,9 +88,8 @@ compile_libfabric() {
 compile_ucx() {
 	local obj=$2 make=(make -s -j"$(nproc)") folder test tests=()
 	copied "$1" "$obj"
-	./configure CC='ccache gcc' CXX='ccache g++' --prefix="$obj/install" --disable-static \
-		--enable-silent-rules \
-		--disable-doxygen-doc --enable-mt --enable-logging --enable-gtest --with-verbs \
+	./configure CC='ccache gcc' CXX='ccache g++' --prefix="$obj/install" --enable-silent-rules \
+		--disable-static --disable-doxygen-doc --enable-mt --enable-logging --enable-gtest --with-verbs \
 		--with-rocm=/usr --without-{cuda,ze,gdrcopy,knem,xpmem,ugni,go,java,fuse3}
 	if ! grep -q '^#define HAVE_ROCM 1' config.h; then
 		echo "UCX's configure has not found the HSA runtime (libhsa-runtime-dev)" >&2

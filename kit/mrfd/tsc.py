@@ -44,7 +44,7 @@ def khz():
     """Thousands of ticks each second; None if the counter has no constant rate, or the host
     lets nobody read it so."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
-        if " constant_tsc " not in file.read():
+        if "constant_tsc" not in file.read().split():
             return None
     try:
         counter = _counter()

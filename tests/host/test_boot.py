@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "kit"))
@@ -349,6 +350,13 @@ class Trouble(unittest.TestCase):
             self.assertAlmostEqual(khz, tsc.khz(), delta=khz // 1000)
             self.assertNotIn("PIT calibration", log)
         self.assertEqual("tsc_early_khz=" in log, bool(tsc.khz()))
+
+    def test_counter_that_nobody_can_read_has_no_rate(self):
+        with unittest.mock.patch.object(tsc.mmap, "mmap", side_effect=PermissionError):
+            self.assertIsNone(tsc.khz.__wrapped__())
+        cpuinfo = unittest.mock.mock_open(read_data="flags\t: fpu tsc\n")
+        with unittest.mock.patch("builtins.open", cpuinfo):
+            self.assertIsNone(tsc.khz.__wrapped__())
 
     def test_interrupt_gives_130_and_leaves_no_process(self):
         token = f"mrfd.test=interrupt-{os.getpid()}"
