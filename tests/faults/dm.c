@@ -3,8 +3,8 @@
 /* runs: debug-full; devices: connectx */
 /*
  * Every allocation and every copy fails once, and nothing is left: in the allocation and free of
- * device memory, its registration, export and import, a free under an importer, and the close of
- * a context with all of these.
+ * device memory, its registration, export and import, the map of an operation (mlx5), a free under
+ * an importer, and the close of a context with all of these.
  *
  * A call that fails leaves nothing behind, not a page of the device's memory either.  A free
  * succeeds despite every fault, unless it cannot copy the arguments that name the DM; then
@@ -88,6 +88,21 @@ static int dm_import(struct env *env, int fd, struct keys *keys)
 	};
 
 	return fd_call(env->ctx->cmd_fd, &c, keys);
+}
+
+/* The address of an operation on the DM, as mlx5dv_dm_map_op_addr() asks for it. */
+static int dm_map_op(int cmd_fd, uint32_t dm, uint8_t op)
+{
+	uint64_t offset;
+	uint16_t page;
+	union msg m;
+
+	msg_begin(&m, UVERBS_OBJECT_DM, MLX5_IB_METHOD_DM_MAP_OP_ADDR);
+	msg_add(&m, MLX5_IB_ATTR_DM_MAP_OP_ADDR_REQ_HANDLE, 0, dm);
+	msg_add(&m, MLX5_IB_ATTR_DM_MAP_OP_ADDR_REQ_OP, sizeof(op), op);
+	msg_add(&m, MLX5_IB_ATTR_DM_MAP_OP_ADDR_RESP_START_OFFSET, 8, (uintptr_t)&offset);
+	msg_add(&m, MLX5_IB_ATTR_DM_MAP_OP_ADDR_RESP_PAGE_INDEX, 2, (uintptr_t)&page);
+	return msg_send(cmd_fd, &m);
 }
 
 static void must_succeed(int err, const char *what)
@@ -313,6 +328,31 @@ TEST_F_TIMEOUT(dm_fault, failed_import_leaves_nothing, 600)
 	sweep_end(&s, "import device memory", "", "");
 	close(fd);
 	must_succeed(dm_call_free(cmd_fd, dm), "free DM");
+}
+
+/* The operation is the second one, so that another one of the DM is there when it fails. */
+TEST_F_TIMEOUT(dm_fault, failed_map_of_an_operation_leaves_nothing, 600)
+{
+	enum { INCREMENT, TEST_AND_SET };
+	struct env *env = &self->env;
+	int cmd_fd = env->ctx->cmd_fd, dmabufs = dmabuf_count();
+	struct sweep s = {};
+
+	need("mlx5-queues");
+	while (sweep_next(&s)) {
+		uint32_t dm = must_alloc(cmd_fd);
+		int err;
+
+		must_succeed(dm_map_op(cmd_fd, dm, INCREMENT), "map the first operation");
+		fail_at(s.n);
+		err = dm_map_op(cmd_fd, dm, TEST_AND_SET);
+		fail_end(&s, err);
+		if (err)
+			must_succeed(dm_map_op(cmd_fd, dm, TEST_AND_SET), "map it without a fault");
+		must_succeed(dm_call_free(cmd_fd, dm), "free DM");
+		check_all_back(env, dmabufs);
+	}
+	sweep_end(&s, "MAP_OP_ADDR", "", "");
 }
 
 /* Two importers, so that one may be told and the other not. */
