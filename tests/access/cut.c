@@ -246,14 +246,15 @@ TEST_F_TIMEOUT(cut, no_packet_touches_memory_after_rereg_or_dereg, 120)
 		if (self->whole < LONG || self->length == LEAST_SIZE)
 			break;
 	}
-	for (enum way way = 0; way < WAYS; way++) {
+	/* One failure is enough: the stock kernel fails in each round. */
+	for (enum way way = 0; way < WAYS && !_metadata->exit_code; way++) {
 		int rounds = 0, caught = 0;
 
 		if (way == TAKE_RIGHTS && self->role->rights_left < 0)
 			continue;
 		if (way != DEREG && !memory_of_process(&self->at) && !device_can("rereg_mr_fd"))
 			continue;
-		while (caught < LEAST)
+		while (caught < LEAST && !_metadata->exit_code)
 			caught += cut_one(_metadata, self, way, rounds++);
 		TH_LOG("%s, MR as %s: %d of %d in the middle of the message",
 		       way_names[way], self->role->name, caught, rounds);

@@ -558,7 +558,9 @@ TEST_F_TIMEOUT(mw, bind_and_dereg_never_both_succeed, 120)
 	mw = window_alloc(self->pd[0], IBV_MW_TYPE_1);
 	pthread_barrier_init(&race.start, NULL, 2);
 	ASSERT_EQ(0, pthread_create(&thread, NULL, dereg_at_once, &race));
-	for (rounds = 0; rounds < depth(100, 1000) || !first[0] || !first[1]; rounds++) {
+	/* One failure is enough: on the stock kernel a dereg waits in many rounds. */
+	for (rounds = 0; !_metadata->exit_code &&
+	     (rounds < depth(100, 1000) || !first[0] || !first[1]); rounds++) {
 		enum ibv_wc_status status;
 
 		race.mr = memory_reg(&self->at, self->pd[0], ALL_ACCESS);
