@@ -60,8 +60,12 @@ class Rsockets(unittest.TestCase):
         server = self.start(program, *how, "-S", "64", "-C", "10", "-I", "2")
         try:
             done = self.client(program, *how, "-s", ADDRESS, "-S", "64", "-C", "10", "-I", "2")
-            self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
-            self.assertEqual(server.wait(LIMIT), 0)
+            try:
+                ended = server.wait(LIMIT)
+            except subprocess.TimeoutExpired:
+                ended = "still running"
+            self.assertEqual((done.returncode, done.stderr, ended), (0, "", 0),
+                             f"client's status and errors, server's status: {done.stdout}")
         finally:
             server.kill()  # it has the port of the next one
             server.wait()
