@@ -11,6 +11,7 @@ NAME.ktap and NAME.xml (JUnit) are written from it when the run ends.  Programs 
 need results later (scripts/report) read NAME.jsonl.
 """
 
+import fcntl
 import json
 import os
 import re
@@ -60,12 +61,29 @@ def total(cases):
     return f"{passed} passed, {failed} failed, {skipped} skipped"
 
 
+class Busy(OSError):
+    """Another run keeps its results under this name."""
+
+
+def _hold(path):
+    """Hold this name for one run, until the file that it returns is closed."""
+    lock = open(path + ".lock", "w", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise Busy(f"another run in this checkout keeps its results in "
+                   f"{os.path.relpath(path)}.jsonl: wait until it ends, or end it") from None
+    return lock
+
+
 class Run:
     """Keeps the results of a run in path (without a suffix) while it goes on; any
     thread may add."""
 
     def __init__(self, path, kernel):
         os.makedirs(os.path.dirname(path), exist_ok=True)
+        self.held = _hold(path)
         _remove(path)  # of the run before
         self.path, self.lock, self.waiting = path, threading.Lock(), []
         self.results = Results({"name": os.path.basename(path), "kernel": kernel,
@@ -105,6 +123,7 @@ class Run:
             self.file.close()
         write_ktap(self.path + ".ktap", self.results)
         write_junit(self.path + ".xml", self.results)
+        self.held.close()
 
 
 def load(path):

@@ -223,6 +223,19 @@ class Ends(Check):
             self.sleeper_ends()
             os.unlink(sleeper)
 
+    def test_second_run_beside_the_first_is_refused(self):
+        with self.start("host/x") as first:
+            while not os.path.exists(os.path.join(self.top, "sleeper")):
+                time.sleep(0.02)
+            status, out, err = self.check("host/x")
+            first.send_signal(signal.SIGINT)
+            first.communicate(timeout=patience(60))
+        self.assertEqual((status, out), (1, []))
+        self.assertRegex(err, "check: another run in this checkout keeps its results in .*"
+                         "build/results/check-selected.jsonl: wait")
+        self.assertEqual(self.cases(), [("test_bad", "not ok"), ("test_good", "ok"),
+                                        ("test_known", "skip"), ("run", "not ok")])
+
     def test_program_that_hangs_is_ended(self):
         path = os.path.join(self.top, "kit/mrfd/pool.py")
         with open(path, encoding="utf-8") as file:
