@@ -13,7 +13,7 @@ demo: device painter ready ## build all, RDMA-write a picture into a GPU's frame
 	@scripts/demo $(if $(DEVICE),"--$$DEVICE") $(if $(DIRECT),--direct) $(if $(PAINTER),"--$$PAINTER") $(if $(PICTURE),--picture "$$PICTURE")
 
 check: ready ## run the tests; FULL=1 all there is, SINCE=commit all that changes since then may affect, T=pattern some (see scripts/check --help); DEBUG=1 on a kernel with every checker, KCSAN=1 looks for data races, STOCK=1 T=pattern on the kernel without our patches
-	@scripts/check $(if $(DEBUG),--debug) $(if $(KCSAN),--kcsan) $(if $(STOCK),--stock) $(if $(FULL),--full) $(if $(filter undefined,$(origin SINCE)),,--since "$$SINCE") $(if $(T),"$$T")
+	@scripts/check $(if $(filter-out 0,$(DEBUG)),--debug) $(if $(filter-out 0,$(KCSAN)),--kcsan) $(if $(filter-out 0,$(STOCK)),--stock) $(if $(filter-out 0,$(FULL)),--full) $(if $(filter undefined,$(origin SINCE)),,--since "$$SINCE") $(if $(T),"$$T")
 
 bench: ready ## measure registration and transfer, and the ConnectX model; tables and plots in build/bench
 	@scripts/bench
@@ -35,13 +35,13 @@ series: ## write the patches of each series as mails to build/series; SIGNOFF="N
 	@scripts/series $(if $(SIGNOFF),--signoff "$$SIGNOFF")
 
 proof: ready ## run the tests that the cover letter of a series names; SERIES=name or number; STOCK=1 shows its faults on the kernel without our patches
-	@scripts/proof $(if $(STOCK),--stock) "$$SERIES"
+	@scripts/proof $(if $(filter-out 0,$(STOCK)),--stock) "$$SERIES"
 
 check-series: ## prove that each series applies, builds and is clean, patch by patch
 	@scripts/check-series
 
-kernel: ## build the kernel and its modules, print its path; DEBUG=1 with every checker
-	@scripts/kernel --modules $(if $(DEBUG),--debug)
+kernel: ## build the kernel and its modules, print its path; DEBUG=1 with every checker, KCSAN=1 with the data race detector
+	@scripts/kernel --modules $(if $(filter-out 0,$(DEBUG)),--debug) $(if $(filter-out 0,$(KCSAN)),--kcsan)
 
 rdma-core: ## build rdma-core, print its path
 	@scripts/rdma-core
@@ -76,6 +76,6 @@ painter:
 
 # Report what the host lacks before anything is built.
 ready:
-	@kit/ready $(or $(NEEDS),kernel$(if $(DEBUG),-debug)$(SYMBOLS)-modules rdma-core-obj perftest-obj connectx connectx-test)
+	@kit/ready $(or $(NEEDS),kernel$(if $(filter-out 0,$(DEBUG)),-debug)$(SYMBOLS)-modules rdma-core-obj perftest-obj connectx connectx-test)
 
 .PHONY: help device painter demo check bench shell gdb scoreboard report series proof check-series kernel rdma-core perftest libfabric ucx connectx update clean distclean ready

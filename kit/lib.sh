@@ -92,7 +92,7 @@ is_made() { [ -e "$1" ] && [ "$(cat "$1.stamp" 2>/dev/null)" = "$2" ]; }
 # locked PRODUCT COMMAND...: run COMMAND while no other run makes PRODUCT.
 locked() {
 	local lock
-	mkdir -p "${1%/*}"
+	mkdir -p -- "$(dirname -- "$1")"
 	exec {lock}>"$1.lock"
 	if ! flock -n "$lock"; then # a run beside this one shows what it makes
 		[ -n "${MRFD_STEPS-}" ] || say "$prog: waiting for another run that makes $1"

@@ -4,6 +4,8 @@
 import argparse
 import os
 import re
+import shlex
+import sys
 
 UNITS = {"M": 1 << 20, "G": 1 << 30}
 
@@ -26,6 +28,34 @@ def seconds(high):
         raise argparse.ArgumentTypeError(
             f"{word!r} is not a number of seconds above 0 and up to {high}")
     return convert
+
+
+def one_of(*words):
+    """One of these words."""
+    def convert(word):
+        if word not in words:
+            raise argparse.ArgumentTypeError(f"{word!r} is none of: {', '.join(words)}")
+        return word
+    return convert
+
+
+def words(line):
+    """The words of a line, as the shell would split it."""
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{line!r}: {error}") from None
+
+
+def from_environment(name, default, convert):
+    """The value of an environment variable, or the default if it is not set or empty.  A wrong
+    one ends the program, as a wrong argument does."""
+    word = os.environ.get(name)
+    try:
+        return convert(word) if word else default
+    except argparse.ArgumentTypeError as error:
+        print(f"{os.path.basename(sys.argv[0])}: {name}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 def bytes_of(size):

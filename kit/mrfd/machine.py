@@ -45,7 +45,7 @@ import tempfile
 import threading
 import time
 
-from mrfd import access, console, products, topology, tsc
+from mrfd import access, arguments, console, products, topology, tsc
 from mrfd.paths import BUILD, CACHE, INSIDE, SCRIPTS, TOP, inside
 from mrfd.processes import patience
 from mrfd.products import BootError
@@ -56,7 +56,9 @@ TIMED_OUT, BROKEN, COMPLAINED = 124, 125, 70
 MODEL_FAILED = 99  # of kit/with-connectx
 MAX_GUESTS = 254  # in one network: 10.0.0.1 to 10.0.0.254
 MAX_CPUS = 16     # CONFIG_NR_CPUS of the kit's kernels
-CPUS = int(os.environ.get("MRFD_CPUS", 2))  # of a guest, unless its options say otherwise
+# Of a guest, unless its options say otherwise
+CPUS = arguments.from_environment("MRFD_CPUS", 2, arguments.whole(1, MAX_CPUS))
+ACCEL = arguments.from_environment("MRFD_ACCEL", None, arguments.one_of("kvm", "tcg"))
 
 # An oops causes a panic, and a panic a restart, which ends QEMU (-no-reboot): otherwise a
 # kernel that has oopsed may hang.  printk.devkmsg=on: the kernel drops no messages of programs
@@ -145,10 +147,7 @@ def kvm_works(kernel):
 
 def accelerator(kernel="base"):
     """kvm or tcg.  The kernel is the one to try it with."""
-    choice = os.environ.get("MRFD_ACCEL") or ("kvm" if kvm_works(kernel) else "tcg")
-    if choice not in ("kvm", "tcg"):
-        raise BootError(f"MRFD_ACCEL={choice}: it must be kvm or tcg")
-    return choice
+    return ACCEL or ("kvm" if kvm_works(kernel) else "tcg")
 
 
 def log_directory(name):

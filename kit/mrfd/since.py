@@ -47,7 +47,10 @@ def _number(count, noun):
 
 def changed(revision):
     """The files that differ from a commit, those that git does not track among them."""
-    commit = git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")[0]
+    try:
+        commit = git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")[0]
+    except NoRevision:
+        raise NoRevision(f"--since: git knows no such commit: {revision}") from None
     return commit, sorted({*git("diff", "--name-only", "--no-renames", commit),
                            *git("ls-files", "--others", "--exclude-standard")})
 

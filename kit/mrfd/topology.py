@@ -58,6 +58,22 @@ def direct_socket(model, devices):
     return f"{MODELS[model]}-direct" if set(DIRECT[model]) & set(devices) else None
 
 
+def fault(devices):
+    """What is wrong with the words for a guest's devices, or None; QEMU judges the rest."""
+    for device in devices:
+        if not device:
+            return "a device has no name"
+        if device.startswith("{"):
+            try:
+                json.loads(device)
+            except ValueError as error:
+                return f"{device} is not JSON: {error}"
+        owners = [model for model, functions in DIRECT.items() if device in functions]
+        if owners and not set(owners) & set(devices):
+            return f"{device} is the second function of {owners[0]}, which the guest does not have"
+    return None
+
+
 def has_connectx(devices):
     """Whether a device is a ConnectX model, also one that was started by hand."""
     return any(device in MODELS or "vfio-user-pci" in device for device in devices)

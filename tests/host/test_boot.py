@@ -109,11 +109,23 @@ class Arguments(unittest.TestCase):
             self.check("--fabric is for several guests with --connectx", *words,
                        "--fabric=--drop 1", "true")
         self.check("--model is for --connectx", "--rxe", "--model=--no-paging", "true")
+        for option in ("--connectx", "--model"), ("--connectx", "--fabric"):
+            self.check(f"argument {option[1]}: '--x \"': No closing quotation", *option[:1],
+                       f'{option[1]}=--x "', "true")
         self.check("--cluster is for --guests N, two or more", "--cluster", "true")
         self.check("--cluster needs the userland of the programs", "--guests", "2", "--cluster",
                    "--root", "kit", "true")
         self.check("no command")
         self.check("a guest has no command", "true", ":::")
+
+    def test_device_that_cannot_be_is_refused(self):
+        say = "argument -d/--device: "
+        self.check(f"{say}a device has no name", "-d", "", "true")
+        self.check(f"{say}{{bad is not JSON", "-d", "{bad", "true")
+        self.check(f"{say}direct is the second function of connectx, which the guest does not have",
+                   "-d", "direct", "true")
+        self.check(f"{say}direct-2 is the second function of connectx-2", "--connectx",
+                   "-d", "direct-2", "true")
 
     def test_unusable_kernel_is_refused(self):
         say = "argument -k/--kernel: "

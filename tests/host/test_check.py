@@ -166,6 +166,10 @@ class Mistakes(Check):
         self.assertEqual(self.check("--full", "--since", "HEAD")[0], 2)
         self.assertEqual(self.check("--full", "host/x")[0], 2)
         self.assertIn("got an empty one", self.check("--since", "")[2])
+        for words in ("", ), ("host/x", " "):
+            status, _, err = self.check(*words)
+            self.assertEqual(status, 2)
+            self.assertIn("a pattern is empty", err)
         self.assertIn("--stock wants a pattern", self.check("--stock")[2])
 
     # runs: full
@@ -274,7 +278,7 @@ class Ends(Check):
 
     def test_full_run_is_named_check(self):
         self.write("tests/host/test_x.py", "# runs: quick\nimport unittest\n" + TESTS[TESTS.index("class U"):])
-        self.check("")
+        self.check()
         self.assertEqual(results.load(f"{self.top}/build/results/check.jsonl").run["name"], "check")
 
 

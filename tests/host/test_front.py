@@ -301,6 +301,27 @@ class FrontTest(ProjectTest):
                 self.assertIn(f'scripts/{name}: ', done.stderr)
                 self.assertIn(f'unknown argument: {arguments[-1]}\n', done.stderr)
 
+    def test_second_kernel_in_one_call_is_refused(self):
+        done = self.script('kernel', '--debug', '--kcsan')
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn('scripts/kernel: --kcsan: ', done.stderr)
+
+    def test_wrong_environment_is_named(self):
+        for name, value in ('MRFD_CPUS', 'foo'), ('MRFD_CPUS', '0'), ('MRFD_ACCEL', 'foo'):
+            with self.subTest(name=name, value=value):
+                self.env[name] = value
+                done = self.run_in(TOP, TOP / 'scripts/boot', '--help')
+                del self.env[name]
+                self.assertEqual((done.returncode, done.stdout), (2, ''))
+                self.assertRegex(done.stderr, f"^boot: {name}: '{value}' is no.*\n$")
+        self.env['MRFD_CPUS'] = ''
+        self.assertEqual(self.run_in(TOP, TOP / 'scripts/boot', '--help').returncode, 0)
+
+    def test_make_takes_0_for_no(self):
+        done = self.run_in(TOP, 'make', '-n', 'check', 'FULL=0', 'DEBUG=0', 'KCSAN=0', 'STOCK=0')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn('--', done.stdout)
+
     def test_unknown_device_is_refused_before_anything_is_built(self):
         for target in 'demo', 'shell', 'gdb':
             with self.subTest(target=target):
@@ -312,8 +333,12 @@ class FrontTest(ProjectTest):
         for name, *arguments in (['sources'], ['join', '--stock'], ['refresh'], ['enter'],
                                  ['rdma-core', '--provider'],
                                  ['rdma-core', '--provider', 'windows'], ['series', '--signoff'], ['series', '--tree', '/nowhere'],
+                                 ['series', '--tree', '/tmp'], ['series', '--tree', ''],
+                                 ['series', '--output', ''],
                                  ['dmabuf-test'],
                                  ['refresh', '--from', '/nowhere', 'linux'],
+                                 ['refresh', '--from', '/tmp', 'linux'],
+                                 ['refresh', '--from', '', 'linux'],
                                  ['sources', '--compare', '/nowhere', 'linux']):
             with self.subTest(name=name, arguments=arguments):
                 done = self.script(name, *arguments)

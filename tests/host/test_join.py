@@ -470,8 +470,8 @@ class JoinTest(JoinedTest):
         for wrong in ('A Tester', 'a@example.org', '<a@example.org>', 'A <a@b> <c@d>'):
             with self.subTest(wrong=wrong):
                 done = self.script('series', '--signoff', wrong, 'linux')
-                self.assertEqual(done.returncode, 1)
-                self.assertIn('as in: --signoff', done.stderr)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn('wants a name and an address, as in ', done.stderr)
 
     # runs: full
     def test_project_without_patches_is_passed_over(self):
