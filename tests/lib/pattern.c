@@ -28,6 +28,14 @@ bool filled(const uint8_t *p, size_t n, uint32_t seed, const char *what)
 	return true;
 }
 
+bool pattern_arrived(const volatile uint8_t *p, size_t n, uint32_t seed)
+{
+	for (size_t i = 0; i < n; i++)
+		if (p[i] != byte_at(i, seed))
+			return false;
+	return true;
+}
+
 bool only_changed(const uint8_t *now, const uint8_t *before, size_t size, size_t from, size_t n)
 {
 	for (size_t i = 0; i < size; i++) {
