@@ -322,6 +322,11 @@ class FrontTest(ProjectTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn('--', done.stdout)
 
+    def test_make_kernel_builds_the_kernel_that_is_asked_for(self):
+        for words, options in (['DEBUG=1'], ['--debug']), (['KCSAN=1'], ['--kcsan']), ([], []):
+            done = self.run_in(TOP, 'make', '-n', 'kernel', *words)
+            self.assertEqual(done.stdout.split(), ['scripts/kernel', '--modules', *options])
+
     def test_unknown_device_is_refused_before_anything_is_built(self):
         for target in 'demo', 'shell', 'gdb':
             with self.subTest(target=target):

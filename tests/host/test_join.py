@@ -447,6 +447,17 @@ class JoinTest(JoinedTest):
         self.assertEqual({path.name for path in (self.dir / 'out/linux').iterdir()}, names)
 
     # runs: full
+    def test_interrupted_series_leaves_nothing(self):
+        self.join()
+        self.stub('bin/git', 'case " $* " in *" format-patch "*) kill -INT $PPID $$ ;; esac\n'
+                  f'exec {shutil.which("git")} "$@"')
+        self.env['PATH'] = f'{self.project}/bin:{self.env["PATH"]}'
+        out = self.dir / 'out'
+        done = self.script('series', '--output', out, 'linux')
+        self.assertNotIn(done.returncode, (0, 1))
+        self.assertEqual([path for path in out.rglob('*') if path.suffix != '.lock'], [])
+
+    # runs: full
     def test_series_without_signoff_says_so(self):
         done = self.script('series', 'linux')
         self.assertEqual(done.returncode, 0, done.stderr)
