@@ -58,16 +58,23 @@ void step_at(struct step *step, unsigned int n)
 	step_write(step, text);
 }
 
-bool step_end(struct step *step)
+bool step_reached(struct step *step)
 {
-	unsigned int failed;
+	unsigned int hit;
 	char text[64] = "";
 
 	if (pread(step->fd, text, sizeof(text) - 1, 0) <= 0 ||
-	    sscanf(text, "%u %u", &step->calls, &failed) != 2)
+	    sscanf(text, "%u %u", &step->calls, &hit) != 2)
 		fail_case("read from " MODULE);
+	return hit;
+}
+
+bool step_end(struct step *step)
+{
+	bool reached = step_reached(step);
+
 	step_at(step, 0);
-	return failed;
+	return reached;
 }
 
 void step_close(struct step *step)

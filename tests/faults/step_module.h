@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Steps that fail: functions of the kernel, by the module tests/steps, whose head says how.
+ * Steps that fail or begin late: functions of the kernel, by the module tests/steps, whose
+ * head says how.
  * The path of the module is in the environment, MRFD_STEPS; kit/mrfd/programs.py puts it
  * there.
  *
@@ -28,8 +29,10 @@ struct step {
 
 void step_open(struct step *step);
 void step_set(struct step *step, const char *how);
-/* From here on, let the Nth call of the function by this thread fail; 0: none. */
+/* From here on, hit the Nth call of the function by this thread; 0: none. */
 void step_at(struct step *step, unsigned int n);
+/* Whether it has come to that call; any thread may ask. */
+bool step_reached(struct step *step);
 bool step_end(struct step *step);
 /* Also for a struct that is all 0. */
 void step_close(struct step *step);

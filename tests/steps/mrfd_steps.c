@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * mrfd_steps: let a step of a system call fail.  For tests, x86-64 only.
+ * mrfd_steps: let a step of a system call fail, or begin late.  For tests, x86-64 only.
  *
  * The kernel's own fault injection reaches allocations and copies.  Firmware commands, work
  * requests of the driver, DMA mappings and the operations of an exporter fail too, and
  * nothing there makes them.  A step is a function of the kernel, by name.  A kprobe at its
- * entry counts the calls of one thread, and makes one of them fail in one of two ways: the
- * function does not run and returns a given value, or it runs with another argument, by
- * which it fails itself.  With the second the device itself refuses a command.
+ * entry counts the calls of one thread, and does one of three things to one of them: the
+ * function does not run and returns a given value; it runs with another argument, by which it
+ * fails itself, so that the device itself refuses a command; or it begins late, so that
+ * another thread comes first.
  *
  * An open /dev/mrfd_steps is a step.  What is written to it:
  *
  *	FUNCTION return VALUE		what is to fail, and how
  *	FUNCTION argument N VALUE	the same; arguments count from 1, to 6
- *	at N				from now on the Nth call of this thread fails; 0: none
+ *	FUNCTION delay MS		it begins so much later, at most a second; its CPU is busy
+ *	at N				from now on the Nth call of this thread is hit; 0: none
  *
- * A read gives the number of calls since the last "at", and of those that failed: 0 or 1.
+ * A read gives the number of calls since the last "at", and of those that were hit: 0 or 1.
  * A close takes the probe away, so nothing is left when a test dies.
  *
  * Only the thread that wrote "at" is hit, and only its own calls change the counts, so the
  * handler needs no lock.
  */
+#include <linux/delay.h>
 #include <linux/fs.h>
 #include <linux/kprobes.h>
 #include <linux/miscdevice.h>
@@ -33,17 +36,21 @@
 
 #define NAME_LENGTH 64
 #define LINE_LENGTH 128
+#define MAX_DELAY 1000
+
+enum step_action { STEP_RETURN, STEP_ARGUMENT, STEP_DELAY };
 
 struct step {
 	struct mutex lock;	/* of all but what the handler changes */
 	struct kprobe probe;
 	char function[NAME_LENGTH];	/* empty: no probe is set */
-	unsigned int argument;	/* 0: the function does not run */
+	enum step_action action;
+	unsigned int argument;
 	unsigned long value;
 	struct task_struct *task;
 	unsigned int nth;
-	unsigned int calls;	/* changed by the handler, in the task */
-	unsigned int failed;
+	unsigned int calls;	/* the handler changes these two, in the task */
+	unsigned int hit;
 };
 
 /* Where the probe jumps to: a function that returns at once, to the caller. */
@@ -83,14 +90,19 @@ static int step_reached(struct kprobe *probe, struct pt_regs *regs)
 	    ++step->calls != step->nth)
 		return 0;
 
-	step->failed++;
-	if (step->argument) {
+	WRITE_ONCE(step->hit, 1);
+	switch (step->action) {
+	case STEP_ARGUMENT:
 		*step_argument(regs, step->argument) = step->value;
 		return 0;
+	case STEP_DELAY:
+		mdelay(step->value);
+		return 0;
+	default:
+		regs->ax = step->value;
+		regs->ip = (unsigned long)mrfd_steps_return;
+		return 1;
 	}
-	regs->ax = step->value;
-	regs->ip = (unsigned long)mrfd_steps_return;
-	return 1;
 }
 NOKPROBE_SYMBOL(step_reached);
 
@@ -112,13 +124,14 @@ static void step_clear(struct step *step)
 	step_disarm(step);
 }
 
-static int step_set(struct step *step, const char *function, unsigned int argument,
-		    unsigned long value)
+static int step_set(struct step *step, const char *function, enum step_action action,
+		    unsigned int argument, unsigned long value)
 {
 	int err;
 
 	step_clear(step);
 	strscpy(step->function, function, sizeof(step->function));
+	step->action = action;
 	step->argument = argument;
 	step->value = value;
 	step->probe = (struct kprobe){
@@ -139,7 +152,7 @@ static int step_arm(struct step *step, unsigned int nth)
 	step_disarm(step);
 	step->nth = nth;
 	step->calls = 0;
-	step->failed = 0;
+	step->hit = 0;
 	WRITE_ONCE(step->task, get_task_struct(current));
 	return 0;
 }
@@ -153,9 +166,11 @@ static int step_command(struct step *step, const char *line)
 	if (sscanf(line, "at %u", &n) == 1)
 		return step_arm(step, n);
 	if (sscanf(line, "%63s return %li", function, &value) == 2)
-		return step_set(step, function, 0, value);
+		return step_set(step, function, STEP_RETURN, 0, value);
 	if (sscanf(line, "%63s argument %u %li", function, &n, &value) == 3 && n >= 1 && n <= 6)
-		return step_set(step, function, n, value);
+		return step_set(step, function, STEP_ARGUMENT, n, value);
+	if (sscanf(line, "%63s delay %u", function, &n) == 2 && n <= MAX_DELAY)
+		return step_set(step, function, STEP_DELAY, 0, n);
 	return -EINVAL;
 }
 
@@ -183,7 +198,7 @@ static ssize_t step_read(struct file *file, char __user *to, size_t count, loff_
 	int length;
 
 	mutex_lock(&step->lock);
-	length = scnprintf(line, sizeof(line), "%u %u\n", step->calls, step->failed);
+	length = scnprintf(line, sizeof(line), "%u %u\n", step->calls, READ_ONCE(step->hit));
 	mutex_unlock(&step->lock);
 	return simple_read_from_buffer(to, count, pos, line, length);
 }
