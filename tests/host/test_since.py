@@ -142,7 +142,7 @@ class Affected(unittest.TestCase):
 
     def test_a_module_affects_the_guests_that_have_it(self):
         self.assertEqual(in_no_host_test("tests/steps/mrfd_steps.c"),
-                         of("faults/steps|faults/umr|faults/pages|faults/direct"))
+                         of("faults/steps|faults/umr|faults/pages|faults/direct|faults/reported"))
         self.assertIn("rxe/exporters/gpu", affected("tests/gpu/bo.c"))
         self.assertEqual(in_no_host_test("tests/importer/Kbuild"), of("exporters/importer|dm/held"))
 

@@ -144,7 +144,7 @@ static int step_set(struct step *step, const char *function, enum step_action ac
 	return err;
 }
 
-/* The task that is armed is the current one, or there is none: it cannot be in the handler. */
+/* The task that was armed is the current one or has ended, so it is not in the handler. */
 static int step_arm(struct step *step, unsigned int nth)
 {
 	if (!step->function[0])
