@@ -32,7 +32,7 @@ FIXTURE_TEARDOWN(buffer)
 	step_close(&report);
 }
 
-/* *ARG is the buffer's fd, and then when its memory was gone. */
+/* The fd of a buffer, and when its memory had been taken. */
 struct taking {
 	int fd;
 	double end;
@@ -64,6 +64,7 @@ static bool rereg_meets_a_report(FIXTURE_DATA(buffer) *self, struct ibv_mr *mr, 
 	if (memory_rereg(mr, TRANS, NULL, to, 0))
 		fail_case("rereg of an MR whose memory is going");
 	pthread_join(thread, NULL);
+	step_end(&report);	/* else the next try would see this hit */
 	return began < taking.end;
 }
 
