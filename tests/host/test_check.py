@@ -166,6 +166,9 @@ class Mistakes(Check):
         self.assertEqual(self.check("--full", "--since", "HEAD")[0], 2)
         self.assertEqual(self.check("--full", "host/x")[0], 2)
         self.assertIn("got an empty one", self.check("--since", "")[2])
+        status, out, err = self.check("--since", "v0")
+        self.assertEqual((status, out), (2, []))
+        self.assertIn("--since: git knows no such commit: v0\n", err)
         for words in ("", ), ("host/x", " "):
             status, _, err = self.check(*words)
             self.assertEqual(status, 2)

@@ -138,6 +138,11 @@ class Refusals(InDirectory):
         self.assertEqual((done.returncode, done.stderr), (
             1, "demo: cannot read the picture /no/such.png: No such file or directory\n"))
 
+    def test_picture_without_a_name_is_refused(self):
+        done = demo("--picture", "")
+        self.assertEqual((done.returncode, done.stderr), (
+            1, "demo: --picture wants the name of a PNG file, and got an empty one\n"))
+
     def test_file_that_is_no_png_is_refused(self):
         done = demo("--picture", "demo/tux.svg")
         self.assertEqual((done.returncode, done.stderr), (1, "demo: demo/tux.svg is not a PNG file\n"))
