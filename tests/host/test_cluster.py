@@ -141,7 +141,7 @@ class Cluster(unittest.TestCase):
         self.assert_moved(models, 2, 1 << 15)
 
     def test_mpich_passes_the_integrity_check_of_netpipe(self):
-        # Without -n NetPIPE sends each size the more often the quicker it goes, from 3 times on.
+        # Without -n NetPIPE chooses by speed how often it sends each size, 3 times at least.
         said, models = self.cluster(f"cd /tmp; {MPICH} -np 2 NPmpich2 -I -i -u 100000 -n 10",
                                     "--connectx")
         self.assertEqual(said.count("Integrity check passed"), 30)
