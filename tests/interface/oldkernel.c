@@ -470,6 +470,29 @@ TEST_F(old, device_memory_is_exported_where_the_kernel_can)
 	dm_close(&dm);
 }
 
+/* Upstream's exporter has a list for each mapping, of one entry here. */
+TEST_F(old, mapping_of_exported_device_memory_leaks_no_list)
+{
+	const long times = 300;
+	struct dm dm = {};
+	long before;
+	int fd;
+
+	need("mlx5-queues");
+	need("dm-export");
+	dm_open_filled(&dm, self->ctx, PAGE, 5);
+	fd = ibv_dm_export_dmabuf_fd(dm.dm);
+	ASSERT_LE(0, fd);
+	before = slab_objects("kmalloc-32");
+	for (int i = 0; i < times; i++)
+		ASSERT_EQ(0, errno_of(self, DMABUF, fd, REMOTE_READ));
+	EXPECT_GT(before + times / 3, slab_objects("kmalloc-32")) {
+		TH_LOG("%ld registrations, %ld objects before", times, before);
+	}
+	close(fd);
+	dm_close(&dm);
+}
+
 TEST_F(old, library_maps_memfd_for_provider_without_the_op)
 {
 	struct ibv_context *ctx;
