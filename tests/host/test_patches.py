@@ -5,6 +5,7 @@
 01-long and 02-new are independent; 03-short edits the line that 01-long has edited.
 """
 
+import collections
 import os
 import re
 import shutil
@@ -341,6 +342,15 @@ class OverviewTest(unittest.TestCase):
                 chosen = selection.select(pattern, 'stock')
                 self.assertEqual([list(program.wanted) for program in chosen],
                                  [[pattern.partition(': ')[2]]])
+
+    def test_overview_counts_the_faults_of_each_series(self):
+        said = re.findall(r'^\| (\d\d)\b[^|]*\|(?:[^|]*\|){3} ?(\d*) ?\|$',
+                          (TOP / 'patches/README.md').read_text(), re.MULTILINE)
+        shown = collections.Counter(name[:2] for name, _, _ in proof.faults())
+        self.assertGreater(len(said), 5)
+        for series, count in said:
+            with self.subTest(series=series):
+                self.assertEqual(int(count or 0), shown[series])
 
 
 if __name__ == '__main__':
