@@ -24,7 +24,8 @@ ALLOWED = [
      r"|dc2316eba73f|13ef5539def7|158e71bb69e3|1efe8c0670d6|2fae67ab63db|3576b0df1588|5b2e45049dc0"
      r"|6e0954b11c05|717cf9357325|7e6edb9b2e0b|9284bc34c773|932f1eef09ec|a833a693a490|bfe0cc6eb249"
      r"|d03fb5c6599e|682358fd35de|de8f847a5114|e126ba97dba9|f605f26ea196|c3e1bf626eb3|011199f46f44"
-     r"|11d5a4745e00|444e2a19d7fd|b54c2a25ace5|db72438c9319|6f2487bfafce|e73242aa14d2|a926a903b7dc",
+     r"|11d5a4745e00|444e2a19d7fd|b54c2a25ace5|db72438c9319|6f2487bfafce|e73242aa14d2|a926a903b7dc"
+     r"|3aa31a8bb11e",
      "a commit of mainline that a Fixes: names; the source from Debian has no history"),
     ("OPEN_ENDED_LINE", r"umem_dmabuf = ib_umem_dmabuf_get_pinned\($",
      "a line of upstream that a patch moves"),
